@@ -98,6 +98,7 @@ def windows(draw: st.DrawFn) -> Window:
         deadline=None if opened is None else opened + draw(seconds),
         demanded=draw(st.booleans()),
         judged=draw(st.booleans()),
+        behind=draw(seconds),
     )
 
 

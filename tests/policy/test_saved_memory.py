@@ -48,7 +48,7 @@ FULL = QueueMemory(
         ConditionResult(True, 1.0, 2.0, "cpu", "b/q"), ConditionResult(True, 3.0, 4.0, "memory", "a/q"),
         ConditionResult(False, math.inf, 6.0, "gpu", "c/q"),
     ),
-    window=Window(WindowState.OPEN, 12, 100.0, 103.0, 101.0, 121.0, True, True),
+    window=Window(WindowState.OPEN, 12, 100.0, 103.0, 101.0, 121.0, True, True, 0.75),
     period_started=101.0, ledger_value=1.5, ledger_rate=0.25, ledger_as_of=110.0, debt=0.5, bursts=12, met=10, missed=2,
     delivered_value=1.25, delivered_rate=0.125,
     received={"cpu": (1.0, 0.25), "memory": (0.5, 0.0)}, fair_value=2.5, fair_rate=0.75, fair_as_of=109.0, residual_level=0.375,
@@ -70,7 +70,7 @@ FULL_TEXT: dict[str, Any] = {
     },
     "window": {
         "state": "Open", "index": 12, "arms_at": 100.0, "opens_by": 103.0, "opened": 101.0, "deadline": 121.0, "demanded": True,
-        "judged": True,
+        "judged": True, "behind": 0.75,
     },
     "period_started": 101.0, "ledger_value": 1.5, "ledger_rate": 0.25, "ledger_as_of": 110.0, "debt": 0.5,
     "delivered_value": 1.25, "delivered_rate": 0.125,

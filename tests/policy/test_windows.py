@@ -374,6 +374,28 @@ class TestUnseenWork:
         self.after(pool, 160, 105, oldest=105)
         assert self.counts(pool) == (2, 1, 1)
 
+    @pytest.mark.parametrize(
+        ("wants", "counts"), [pytest.param(16.0, (3, 0, 3), id="work waits at the end"), pytest.param(0.0, (3, 1, 2), id="nothing waits")]
+    )
+    def test_work_of_missed_bursts_that_runs_first_in_a_window_serves_no_burst(self, wants: float, counts: tuple[int, int, int]) -> None:
+        pool = sporadic()
+        pool.round(0, 0)
+        self.after(pool, 205, 3, 103, 203)
+        assert self.counts(pool) == (2, 0, 2)
+        pool.round(206, 16, 16)
+        pool.round(212, 16, 16)  # by now the demand of one burst has run
+        assert self.counts(pool) == (2, 0, 2)
+        pool.round(213, wants, wants)
+        assert self.counts(pool) == counts
+
+    def test_a_window_counts_as_met_when_the_work_of_missed_bursts_and_its_own_has_run(self) -> None:
+        pool = sporadic()
+        pool.round(0, 0)
+        self.after(pool, 105, 3, 103)
+        pool.round(105.5, 24, 24)
+        pool.round(112.5, 24, 24)
+        assert self.counts(pool) == (2, 1, 1)
+
     def test_batch_queues_are_not_concerned(self) -> None:
         pool = sporadic()
         given = dataclasses.replace(snapshot(pool.queues, [10.0], [[100.0], [0.0]]), unseen_work={0: (START - 50,)})

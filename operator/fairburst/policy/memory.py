@@ -220,6 +220,7 @@ def _encode_window(window: Window | None) -> dict[str, Any] | None:
         "deadline": window.deadline,
         "demanded": window.demanded,
         "judged": window.judged,
+        **({"behind": window.behind} if window.behind else {}),  # the bytes of other windows are the same as in versions before it
     }
 
 
@@ -235,6 +236,7 @@ def _decode_window(value: Mapping[str, Any] | None) -> Window | None:
         deadline=_maybe(value["deadline"]),
         demanded=bool(value["demanded"]),
         judged=bool(value["judged"]),
+        behind=_number(value.get("behind", 0.0), "behind"),
     )
 
 

@@ -73,7 +73,8 @@ class Window:
 
     `opened` is None until the burst begins. `arms_at` is when its quota is written, `opens_by` the latest opening
     (infinite for sporadic queues), `deadline` absolute once opened. `demanded`: the queue has had demand in it.
-    `judged`: it has been counted as met or missed.
+    `judged`: it has been counted as met or missed. `behind`: dominant-share-seconds of missed bursts whose work was found waiting
+    when the window opened. It may run first, so that it does not count as this burst's.
     """
 
     state: WindowState
@@ -84,6 +85,7 @@ class Window:
     deadline: float | None
     demanded: bool = False
     judged: bool = False
+    behind: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,7 @@ class Columns:
     deadline: FloatArray
     demanded: BoolArray
     judged: BoolArray
+    behind: FloatArray
     period_started: FloatArray
     ledger_value: FloatArray
     ledger_rate: FloatArray
@@ -209,6 +210,7 @@ def window_of(columns: Columns, row: int) -> Window | None:
         deadline=_optional(columns.deadline[row]),
         demanded=bool(columns.demanded[row]),
         judged=bool(columns.judged[row]),
+        behind=float(columns.behind[row]),
     )
 
 
@@ -230,7 +232,7 @@ def put_queue_memory(columns: Columns, row: int, memory: QueueMemory) -> None:
     if window is None:
         return
     columns.state[row] = CODE_OF_STATE[window.state]
-    for name in ("index", "arms_at", "opens_by", "demanded", "judged"):
+    for name in ("index", "arms_at", "opens_by", "demanded", "judged", "behind"):
         getattr(columns, name)[row] = getattr(window, name)
     columns.opened[row] = math.nan if window.opened is None else window.opened
     columns.deadline[row] = math.nan if window.deadline is None else window.deadline

@@ -13,7 +13,8 @@ Choices where the design is silent:
 - A window that lies wholly in the past in its first round (no operator ran) is skipped, uncounted. One that began in the past and still
   runs opens with its remaining time.
 - If unfinished work came in such a time (`ClusterSnapshot.unseen_work`), its window opens when it came, and counts as missed if it is over.
-  Work that is then left over opens the next window as always, but is not counted again.
+  Work that is then left over opens the next window as always, but is not counted again. It may run first in a window that still runs. That
+  burst is met if more is delivered than both demand, or if nothing waits at the end.
 - Without an opening the accounting period rolls over after one interarrival time, so that a queue that never bursts has periods too.
 """
 
@@ -37,6 +38,7 @@ def forget(columns: Columns, row: int) -> None:
     columns.arms_at[row] = columns.opens_by[row] = math.inf
     columns.opened[row] = columns.deadline[row] = math.nan
     columns.demanded[row] = columns.judged[row] = False
+    columns.behind[row] = 0.0
 
 
 def postpone(columns: Columns, row: int, former: Declared, now: float) -> None:
@@ -98,12 +100,12 @@ def advance(
     account = Account.of(columns, current, now)
     if not (columns.state != NO_WINDOW).any():
         return current, account
-    longest, late = max(map(len, unseen.values()), default=0), list[int]()
+    longest, late, behind = max(map(len, unseen.values()), default=0), list[int](), dict[int, float]()
     for _ in range(8 + longest):  # each pass takes every row through all its transitions once; a second finds rows that skipped windows
-        moved = _judge(columns, current, account, wants, oldest_work, now, events, late)
+        moved = _judge(columns, current, account, wants, oldest_work, now, events, late, behind)
         moved |= _arm(columns, current, now)
         present = current_bursts(columns, inverse, current) if moved else current
-        late = _open_unseen(columns, present, unseen, now, events)
+        late = _open_unseen(columns, present, unseen, now, events, behind)
         moved |= _open_on_schedule(columns, present, now, events, unseen) | bool(late)
         rolled_over = _roll_over(columns, current, now)
         if moved or rolled_over:
@@ -116,11 +118,12 @@ def advance(
 
 def _judge(
     columns: Columns, current: Current, account: Account, wants: BoolArray, oldest_work: Mapping[int, float], now: float,
-    events: list[RoundEvent], late: Sequence[int],
+    events: list[RoundEvent], late: Sequence[int], behind: MutableMapping[int, float],
 ) -> bool:  # fmt: skip
     """End windows at their deadline, and count each burst once, as soon as its outcome is known.
 
     late: rows whose windows opened for unseen work. If one is over while work waits, that work was not done, whatever ran meanwhile.
+    behind: the demand of such bursts by row, added to.
     """
     rows = np.flatnonzero((columns.state == OPEN) | (columns.state == OVERDUE))
     if rows.size == 0:
@@ -135,14 +138,16 @@ def _judge(
     ended = is_open & (now >= deadline)
     wanting = wanting & ~_came_later(rows, ended & wanting, deadline, oldest_work, now)
     unserved = ended & wanting & np.isin(rows, late) if late else np.zeros(len(rows), dtype=bool)
-    met = pending & ~unserved & (spent(delivered, burst) | (ended & ~wanting))
+    met = pending & ~unserved & (spent(delivered, burst + columns.behind[rows]) | (ended & ~wanting))
     missed = pending & ended & ~met
     if met.any() or missed.any():
         columns.judged[rows] |= met | missed
         columns.met[rows] += met
         columns.missed[rows] += missed
         columns.bursts[rows] += met | missed
-        _report_judged(columns, rows, met, missed, unserved, delivered, burst, events)
+        _report_judged(columns, rows, met, missed, unserved | (columns.behind[rows] > 0), delivered, burst, events)
+        for at in np.flatnonzero(missed & unserved):
+            behind[int(rows[at])] = behind.get(int(rows[at]), 0.0) + float(burst[at])
     unspent = account.unspent[rows]
     # the fullest resource was served in time within the guarantee; other resources are still owed
     owed = ended & demanded & ~missed & spent(account.consumed[rows], burst)
@@ -217,6 +222,7 @@ def _after_end(columns: Columns, current: Current, ended: BoolArray) -> None:
     columns.index[closed] += 1
     columns.opened[closed] = columns.deadline[closed] = math.nan
     columns.demanded[closed] = columns.judged[closed] = False
+    columns.behind[closed] = 0.0
 
 
 def _arm(columns: Columns, current: Current, now: float) -> bool:
@@ -233,8 +239,9 @@ def _arm(columns: Columns, current: Current, now: float) -> bool:
 
 
 def _open_unseen(
-    columns: Columns, current: Current, unseen: MutableMapping[int, tuple[float, ...]], now: float, events: list[RoundEvent]
-) -> list[int]:
+    columns: Columns, current: Current, unseen: MutableMapping[int, tuple[float, ...]], now: float, events: list[RoundEvent],
+    behind: Mapping[int, float],
+) -> list[int]:  # fmt: skip
     """Open armed rows when their unseen work came, take its times from `unseen`, and return the rows. Other rules open the rest now."""
     opened = list[int]()
     for row, came in unseen.items():
@@ -245,6 +252,7 @@ def _open_unseen(
             continue
         open_windows(columns, current, np.array([row]), np.array([at]), events)
         columns.demanded[row] = True
+        columns.behind[row] = behind.get(row, 0.0)
         opened.append(row)
         unseen[row] = tuple(time for time in came if time >= columns.deadline[row])
     return opened
@@ -291,6 +299,7 @@ def open_windows(columns: Columns, current: Current, rows: IntArray, at: FloatAr
     columns.opened[rows] = at
     columns.deadline[rows] = at + deadline
     columns.demanded[rows] = columns.judged[rows] = False
+    columns.behind[rows] = 0.0
     _new_period(columns, rows, at)
     columns.delivered_value[rows] = columns.delivered_rate[rows] * np.maximum(0.0, columns.ledger_as_of[rows] - at)
     for row in rows:

@@ -20,6 +20,9 @@ class WindowAccount(KubeModel):
     budget_milliseconds: int | None = Field(default=None, description="Thousandths of a dominant-share-second guaranteed in this window.")
     demanded: bool | None = Field(default=None, description="Whether work was wanted in it at some time.")
     judged: bool | None = Field(default=None, description="Whether it has been counted as met or missed.")
+    behind_milliseconds: int | None = Field(
+        default=None, description="Thousandths of a dominant-share-second of missed bursts whose work may run in it first."
+    )
 
 
 class Ledger(KubeModel):

@@ -50,8 +50,8 @@ LOOK_FACTOR = 10.0  # looks take at most a tenth of the time
 MOST_AT_ONCE = 200  # queues in one look: about 50 ms
 SWEEP_SECONDS = 60.0  # time in which every queue is looked at once, whatever has changed
 _REMEMBERED = (
-    "guarantee", "state", "index", "opened", "deadline", "demanded", "judged", "period_started", "ledger_rate", "debt", "delivered_rate",
-    "fair_rate", "residual_level", "waiting_since", "unit_held_since", "balance_rate", "bursts", "met", "missed",
+    "guarantee", "state", "index", "opened", "deadline", "demanded", "judged", "behind", "period_started", "ledger_rate", "debt",
+    "delivered_rate", "fair_rate", "residual_level", "waiting_since", "unit_held_since", "balance_rate", "bursts", "met", "missed",
 )  # fmt: skip
 
 

@@ -44,6 +44,8 @@ def _window(decision: QueueDecision) -> dict[str, Any]:
     window = decision.window
     assert window is not None  # noqa: S101 (the caller has checked)
     written: dict[str, Any] = {name: True for name, value in (("demanded", window.demanded), ("judged", window.judged)) if value}
+    if window.behind:
+        written["behindMilliseconds"] = round(window.behind * MILLI)
     if window.state in {WindowState.OPEN, WindowState.OVERDUE}:
         written |= {
             "consumedMilliseconds": round(decision.consumed * MILLI),

@@ -62,6 +62,7 @@ def _memory_of(obj: Mapping[str, Any]) -> QueueMemory | None:
             deadline=_epoch_or(window.deadline, None),
             demanded=bool(account.demanded),
             judged=bool(account.judged),
+            behind=(account.behind_milliseconds or 0) / MILLI,
         ),
         period_started=_epoch_or(internal.period_started, 0.0),
         ledger_value=ledger.value_milliseconds / MILLI if ledger else 0.0,
