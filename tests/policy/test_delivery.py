@@ -31,8 +31,11 @@ class TestWhatCountsAsDelivered:
     def test_every_verdict_names_its_queue_and_its_burst(self) -> None:
         pool = Pool(BATCH, bursting())
         told = []
-        for seconds, uses in ((0, 4.0), (10, 0.0), (100, 4.0), (110, 0.0), (200, 8.0), (210.5, 8.0)):
-            told += [(event.queue, event.kind, event.message) for event in pool.at(seconds, [0.0, 8.0], [0.0, uses]).events]
+        for seconds, wants, uses in (
+            *((0, 8.0, 4.0), (10, 8.0, 0.0), (50, 0.0, 0.0), (100, 8.0, 4.0), (110, 8.0, 0.0), (150, 0.0, 0.0)),  # given up in between
+            *((200, 8.0, 8.0), (210.5, 8.0, 8.0)),
+        ):
+            told += [(event.queue, event.kind, event.message) for event in pool.at(seconds, [0.0, wants], [0.0, uses]).events]
         missed = "Burst {} was not served by its deadline: 50 % of the declared demand had been delivered."
         assert [one for one in told if one[1] in {EventKind.BURST_MET, EventKind.BURST_MISSED}] == [
             ("l/q", EventKind.BURST_MISSED, missed.format(0)),

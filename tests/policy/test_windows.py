@@ -304,6 +304,70 @@ def test_a_window_opens_for_demand_that_is_a_burst(rate: list[float], wanted: li
     assert window.state is state
 
 
+class TestWorkOfAMissedBurst:
+    """It still waits when the next window opens (docs/decisions/0273-work-of-missed-bursts-runs-first.md)."""
+
+    def missed(self, *, ran: float = 0.0) -> BurstPool:
+        """A burst of 80 core-seconds that was missed, of which a part ran until the next window opens at 100."""
+        pool = sporadic()
+        pool.round(0, 8)
+        pool.round(10, 8, ran / 90.0)
+        pool.round(100, 16, 0)
+        assert self.counts(pool) == (0, 1)
+        return pool
+
+    def counts(self, pool: BurstPool) -> tuple[int, int]:
+        entry = pool.memory.queues["l/q"]
+        return entry.met, entry.missed
+
+    def test_it_may_run_first_so_that_a_burst_is_met_only_once_the_demand_of_both_is_delivered(self) -> None:
+        pool = self.missed()
+        pool.round(101, 16, 24)
+        pool.round(107, 16, 24)  # 144 of 160
+        assert self.counts(pool) == (0, 1)
+        pool.round(108, 16, 24)
+        assert self.counts(pool) == (1, 1)
+
+    def test_a_burst_of_which_only_that_much_was_delivered_is_missed(self) -> None:
+        pool = self.missed()
+        pool.round(101, 16, 10)
+        decision = pool.round(110, 8, 8)
+        assert self.counts(pool) == (0, 2)
+        assert decision.window is not None
+        assert pool.result.events[-1].message.endswith("12 % of the declared demand had been delivered after the work of earlier bursts.")
+
+    def test_only_the_part_that_has_not_run_counts(self) -> None:
+        pool = self.missed(ran=60.0)
+        pool.round(101, 16, 24)
+        pool.round(105.5, 16, 24)  # 108 of 100
+        assert self.counts(pool) == (1, 1)
+
+    def test_without_work_at_the_end_the_burst_is_met(self) -> None:
+        pool = self.missed()
+        pool.round(101, 16, 10)
+        pool.round(110, 0, 0)
+        assert self.counts(pool) == (1, 1)
+
+    def test_work_that_was_given_up_before_the_next_burst_is_forgotten(self) -> None:
+        pool = sporadic()
+        pool.round(0, 8)
+        pool.round(10, 8)
+        pool.round(50, 0)
+        pool.round(100, 8, 0)
+        pool.round(101, 8, 16)
+        pool.round(106, 8, 16)
+        assert self.counts(pool) == (1, 1)
+
+    def test_more_work_than_declared_is_no_work_of_a_missed_burst(self) -> None:
+        pool = sporadic()
+        pool.round(0, 8)
+        pool.round(1, 30, 10)
+        pool.round(10, 30, 10)
+        pool.round(100, 30, 10)
+        pool.round(108.5, 30, 10)
+        assert self.counts(pool) == (2, 0)
+
+
 class TestUnseenWork:
     """Work that came while no process looked: its windows open when it came (also tests/kube/test_absence.py)."""
 

@@ -159,7 +159,13 @@ def full_status() -> QueueStatus:
                 "periodStarted": time,
                 "fairShare": {"valueMilliseconds": 512, "rateMicro": 250000, "asOf": time},
                 "residualLevelMicro": 125000,
-                "window": {"consumedMilliseconds": 1234, "budgetMilliseconds": 16875, "demanded": True, "judged": False},
+                "window": {
+                    "consumedMilliseconds": 1234,
+                    "budgetMilliseconds": 16875,
+                    "demanded": True,
+                    "judged": False,
+                    "behindMilliseconds": 250,
+                },
                 "rounding": {"waitingSince": time, "heldSince": time},
                 "balance": {"valueMilliseconds": -512, "rateMicro": 250000, "recentMilliseconds": -256, "asOf": time},
                 "burstsSeen": {

@@ -85,7 +85,7 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     limits = None if hold is None else limit_growth(wanted, snapshot, columns, hold)
     wanted = wanted if limits is None else limits.wanted
     guaranteed, spare, inputs, account = _grant(columns, snapshot, config, current, account, wanted, wants, inverse, now, events)
-    windows.count_once(columns, unseen, now)
+    windows.count_once(columns, unseen, current.burst, now)
     allocation, guaranteed, making_room = divide_into_pods(
         columns, snapshot, config, inputs, guaranteed, spare, inverse, now,
         lends=limits is None,  # room held for a burst is not idle

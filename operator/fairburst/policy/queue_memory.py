@@ -73,8 +73,8 @@ class Window:
 
     `opened` is None until the burst begins. `arms_at` is when its quota is written, `opens_by` the latest opening
     (infinite for sporadic queues), `deadline` absolute once opened. `demanded`: the queue has had demand in it.
-    `judged`: it has been counted as met or missed. `behind`: dominant-share-seconds of missed bursts whose work was found waiting
-    when the window opened. It may run first, so that it does not count as this burst's.
+    `judged`: it has been counted as met or missed. `behind`: dominant-share-seconds of missed bursts whose work waits. It may run
+    first, so that it does not count as this burst's. Before the window opens, the last burst's demand as well.
     """
 
     state: WindowState

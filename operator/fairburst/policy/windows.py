@@ -12,16 +12,17 @@ Choices where the design is silent:
   then says nothing about the last burst. A burst whose work is gone by the next round counts as met, because it may have ended in time.
 - A window that lies wholly in the past in its first round (no operator ran) is skipped, uncounted. One that began in the past and still
   runs opens with its remaining time.
+- Work of a missed burst that still waits may run first in the next window (`behind`). The burst of that window is met once all that both
+  demand has been delivered, or if nothing waits at its end.
 - If unfinished work came in such a time (`ClusterSnapshot.unseen_work`), its window opens when it came, and counts as missed if it is over.
-  Work that is then left over opens the next window as always, but is not counted again. It may run first in a window that still runs. That
-  burst is met if more is delivered than both demand, or if nothing waits at the end.
+  Work that is then left over opens the next window as always, but is not counted again.
 - Without an opening the accounting period rolls over after one interarrival time, so that a queue that never bursts has periods too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Mapping, MutableMapping
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from fairburst.policy.budget import Account, Current, current_bursts, seconds_un
 from fairburst.policy.declared import FLOATING, PERIODIC, SCHEDULE, SPORADIC, Declared
 from fairburst.policy.model import EventKind, RoundEvent
 from fairburst.policy.table import ARMED, CLOSED, HARD, NO_WINDOW, OPEN, OVERDUE, SOFT, Columns
+from fairburst.policy.tolerance import TOLERANCE
 
 
 def forget(columns: Columns, row: int) -> None:
@@ -100,12 +102,12 @@ def advance(
     account = Account.of(columns, current, now)
     if not (columns.state != NO_WINDOW).any():
         return current, account
-    longest, late, behind = max(map(len, unseen.values()), default=0), list[int](), dict[int, float]()
+    longest, late = max(map(len, unseen.values()), default=0), list[int]()
     for _ in range(8 + longest):  # each pass takes every row through all its transitions once; a second finds rows that skipped windows
-        moved = _judge(columns, current, account, wants, oldest_work, now, events, late, behind)
-        moved |= _arm(columns, current, now)
+        moved = _judge(columns, current, account, wants, oldest_work, now, events, late)
+        moved |= _arm(columns, current, wants, now)
         present = current_bursts(columns, inverse, current) if moved else current
-        late = _open_unseen(columns, present, unseen, now, events, behind)
+        late = _open_unseen(columns, present, unseen, now, events, late)
         moved |= _open_on_schedule(columns, present, now, events, unseen) | bool(late)
         rolled_over = _roll_over(columns, current, now)
         if moved or rolled_over:
@@ -118,12 +120,11 @@ def advance(
 
 def _judge(
     columns: Columns, current: Current, account: Account, wants: BoolArray, oldest_work: Mapping[int, float], now: float,
-    events: list[RoundEvent], late: Sequence[int], behind: MutableMapping[int, float],
+    events: list[RoundEvent], late: Collection[int],
 ) -> bool:  # fmt: skip
     """End windows at their deadline, and count each burst once, as soon as its outcome is known.
 
     late: rows whose windows opened for unseen work. If one is over while work waits, that work was not done, whatever ran meanwhile.
-    behind: the demand of such bursts by row, added to.
     """
     rows = np.flatnonzero((columns.state == OPEN) | (columns.state == OVERDUE))
     if rows.size == 0:
@@ -137,7 +138,7 @@ def _judge(
     pending = is_open & demanded & ~columns.judged[rows]
     ended = is_open & (now >= deadline)
     wanting = wanting & ~_came_later(rows, ended & wanting, deadline, oldest_work, now)
-    unserved = ended & wanting & np.isin(rows, late) if late else np.zeros(len(rows), dtype=bool)
+    unserved = ended & wanting & np.isin(rows, list(late)) if late else np.zeros(len(rows), dtype=bool)
     met = pending & ~unserved & (spent(delivered, burst + columns.behind[rows]) | (ended & ~wanting))
     missed = pending & ended & ~met
     if met.any() or missed.any():
@@ -145,18 +146,16 @@ def _judge(
         columns.met[rows] += met
         columns.missed[rows] += missed
         columns.bursts[rows] += met | missed
-        _report_judged(columns, rows, met, missed, unserved | (columns.behind[rows] > 0), delivered, burst, events)
-        for at in np.flatnonzero(missed & unserved):
-            behind[int(rows[at])] = behind.get(int(rows[at]), 0.0) + float(burst[at])
+        _report_judged(columns, rows, met, missed, unserved, delivered, burst, events)
     unspent = account.unspent[rows]
     # the fullest resource was served in time within the guarantee; other resources are still owed
     owed = ended & demanded & ~missed & spent(account.consumed[rows], burst)
     done = ~is_open & (~unspent | ~wanting)
     columns.state[rows[ended | done]] = CLOSED
     columns.state[rows[(missed | owed) & unspent & wanting]] = OVERDUE
-    over = np.zeros(len(columns.state), dtype=bool)
-    over[rows[ended | done]] = True
-    _after_end(columns, current, over)
+    over, waits = np.zeros(len(columns.state), dtype=bool), np.zeros(len(columns.state), dtype=bool)
+    over[rows[ended | done]], waits[rows[wanting]] = True, True
+    _after_end(columns, current, over, waits)
     return bool(over.any())
 
 
@@ -180,8 +179,10 @@ def _report_judged(
     for row in rows[met]:
         events.append(RoundEvent(names[row], EventKind.BURST_MET, f"Burst {columns.index[row]} was served within its deadline."))
     for row, unseen, part_of, whole in zip(rows[missed], unserved[missed], delivered[missed], declared_burst[missed], strict=True):
-        part = 100.0 * part_of / whole if whole > 0 else 100.0
+        behind = float(columns.behind[row])
+        part = 100.0 * max(0.0, part_of - behind) / whole if whole > 0 else 100.0
         why = "its work came while no operator looked" if unseen else f"{part:.0f} % of the declared demand had been delivered"
+        why += " after the work of earlier bursts" if behind > 0 and not unseen else ""
         message = f"Burst {columns.index[row]} was not served by its deadline: {why}."
         events.append(RoundEvent(names[row], EventKind.BURST_MISSED, message, warning=bool(columns.guarantee[row] == HARD)))
 
@@ -212,8 +213,11 @@ def next_arming(columns: Columns, current: Current) -> tuple[FloatArray, FloatAr
     return arms, by
 
 
-def _after_end(columns: Columns, current: Current, ended: BoolArray) -> None:
-    """Set the arming times of the next windows of the rows in `ended`. A closed row waits for the next index; overdue rows keep theirs."""
+def _after_end(columns: Columns, current: Current, ended: BoolArray, waits: BoolArray) -> None:
+    """Set the arming times of the next windows of the rows in `ended`. A closed row waits for the next index; overdue rows keep theirs.
+
+    waits: (N,) whether work of the window waits. Its demand is then behind until it has been delivered.
+    """
     closed = np.flatnonzero(ended & (columns.state == CLOSED))
     if closed.size == 0:
         return
@@ -222,17 +226,18 @@ def _after_end(columns: Columns, current: Current, ended: BoolArray) -> None:
     columns.index[closed] += 1
     columns.opened[closed] = columns.deadline[closed] = math.nan
     columns.demanded[closed] = columns.judged[closed] = False
-    columns.behind[closed] = 0.0
+    columns.behind[closed] = np.where(waits[closed], columns.behind[closed] + current.burst[closed], 0.0)
 
 
-def _arm(columns: Columns, current: Current, now: float) -> bool:
+def _arm(columns: Columns, current: Current, wants: BoolArray, now: float) -> bool:
     """Arm closed rows at their time. Overdue rows give up their claim when the next window arms or their period is over."""
+    columns.behind[(columns.behind > 0) & ~wants & (columns.state != OPEN)] = 0.0
     overdue = columns.state == OVERDUE
     if overdue.any():
         arms, _ = next_arming(columns, current)
         over = overdue & (now >= np.minimum(arms, columns.period_started + current.period))
         columns.state[over] = CLOSED
-        _after_end(columns, current, over)
+        _after_end(columns, current, over, wants)
     due = (columns.state == CLOSED) & (now >= columns.arms_at)
     columns.state[due] = ARMED
     return bool(due.any())
@@ -240,9 +245,12 @@ def _arm(columns: Columns, current: Current, now: float) -> bool:
 
 def _open_unseen(
     columns: Columns, current: Current, unseen: MutableMapping[int, tuple[float, ...]], now: float, events: list[RoundEvent],
-    behind: Mapping[int, float],
+    late: Collection[int],
 ) -> list[int]:  # fmt: skip
-    """Open armed rows when their unseen work came, take its times from `unseen`, and return the rows. Other rules open the rest now."""
+    """Open armed rows when their unseen work came, take its times from `unseen`, and return the rows. Other rules open the rest now.
+
+    late: rows whose last windows opened so. What ran in those was not seen, so that all their demand is behind.
+    """
     opened = list[int]()
     for row, came in unseen.items():
         if not came or columns.state[row] != ARMED or came[0] >= columns.opens_by[row] + current.deadline[row]:
@@ -250,19 +258,21 @@ def _open_unseen(
         at = min(max(came[0], float(columns.arms_at[row])), float(columns.opens_by[row]))
         if at >= now:
             continue
+        behind = columns.behind[row]
         open_windows(columns, current, np.array([row]), np.array([at]), events)
         columns.demanded[row] = True
-        columns.behind[row] = behind.get(row, 0.0)
+        columns.behind[row] = behind if row in late else columns.behind[row]
         opened.append(row)
         unseen[row] = tuple(time for time in came if time >= columns.deadline[row])
     return opened
 
 
-def count_once(columns: Columns, unseen: Mapping[int, tuple[float, ...]], now: float) -> None:
+def count_once(columns: Columns, unseen: Mapping[int, tuple[float, ...]], burst: FloatArray, now: float) -> None:
     """Leave the windows uncounted that open now for unseen work alone that was counted already: `unseen` has no times left for it."""
     for row, came in unseen.items():
         if not came and columns.state[row] == OPEN and columns.opened[row] == now:
             columns.judged[row] = True
+            columns.behind[row] = max(0.0, columns.behind[row] - burst[row])  # the window's own demand is a part of it
 
 
 def _open_on_schedule(
@@ -299,12 +309,18 @@ def open_windows(columns: Columns, current: Current, rows: IntArray, at: FloatAr
     columns.opened[rows] = at
     columns.deadline[rows] = at + deadline
     columns.demanded[rows] = columns.judged[rows] = False
-    columns.behind[rows] = 0.0
     _new_period(columns, rows, at)
+    columns.behind[rows] = _still_behind(columns, rows)
     columns.delivered_value[rows] = columns.delivered_rate[rows] * np.maximum(0.0, columns.ledger_as_of[rows] - at)
     for row in rows:
         message = f"Burst {columns.index[row]} opened."
         events.append(RoundEvent(columns.declared.names[row], EventKind.BURST_OPENED, message))
+
+
+def _still_behind(columns: Columns, rows: IntArray) -> FloatArray:
+    """(M,) the part of `behind` that has not been delivered since the last windows of `rows` opened."""
+    left = columns.behind[rows] - columns.delivered_value[rows]
+    return np.where(left > TOLERANCE * np.maximum(columns.behind[rows], 1.0), left, 0.0)
 
 
 def _new_period(columns: Columns, rows: IntArray, at: FloatArray) -> None:
