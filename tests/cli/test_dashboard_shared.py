@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -213,6 +214,23 @@ class TestAccess:
                     assert await status_of(newest, "/viewer") == 200
             assert await status_of(oldest, "/viewer") == 401
             assert await status_of(other, "/viewer") == 200
+
+    async def test_the_log_names_who_logs_in_and_counts_refusals_without_their_tokens(
+        self, site: Site, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO, "fairburst")
+        async with site.browser("admin-token") as session:
+            for second in (0.0, 0.5, 0.75, 1.25):
+                site.time.now = 2000.0 + second
+                async with session.post("/login", data={"token": "guessed-token"}) as answer:
+                    assert answer.status == 401
+        lines = [(record.message, record.fields) for record in caplog.records]  # type: ignore[attr-defined]
+        assert lines == [
+            ("login", {"user": "admin", "address": "127.0.0.1"}),
+            ("login refused", {"address": "127.0.0.1", "refused": 1}),
+            ("login refused", {"address": "127.0.0.1", "refused": 3}),
+        ]
+        assert "guessed-token" not in caplog.text
 
     async def test_while_the_api_server_is_away_nobody_comes_in(self, site: Site) -> None:
         async with site.browser() as session:

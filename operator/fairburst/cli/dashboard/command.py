@@ -73,7 +73,9 @@ async def _share(client: ApiClient, cluster: Cluster, namespace: str | None, por
     from fairburst.kube.api.first_answer import first_answer  # noqa: PLC0415
     from fairburst.kube.api.served_certificate import CertificateError, ServedCertificate  # noqa: PLC0415
     from fairburst.kube.supervision import run_until, stopped_by_signal  # noqa: PLC0415
+    from fairburst.telemetry.log import set_up  # noqa: PLC0415
 
+    set_up("INFO", as_json=False)
     stop = stopped_by_signal()
     certificate = ServedCertificate(folder)
     try:

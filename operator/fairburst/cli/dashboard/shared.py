@@ -5,6 +5,8 @@ A cookie that scripts cannot read names the session. The tokens of sessions are 
 
 from __future__ import annotations
 
+import logging
+import math
 import secrets
 import time
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from aiohttp import web
 from fairburst.cli.dashboard.pages import HEADERS, LOGIN, asset, content, require_same_site
 from fairburst.cli.dashboard.visitors import Clock, NotAuthenticatedError, Visitor, Visitors
 from fairburst.kube.api.errors import ApiError
+from fairburst.telemetry.log import event
 
 if TYPE_CHECKING:
     from fairburst.telemetry.web import Probe
@@ -23,7 +26,9 @@ if TYPE_CHECKING:
 COOKIE = "__Host-fairburst"  # the prefix makes browsers refuse it without TLS, or from another host
 SESSION_SECONDS = 8 * 3600.0
 MOST_SESSIONS = 10  # of one person; the oldest ends
+REFUSED_EVERY_SECONDS = 1.0  # shortest time between two lines on refused logins: whoever guesses tokens must not fill the log
 PROBLEM = b"<!-- problem -->"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,7 @@ class SharedEntrance:
     def __init__(self, visitors: Visitors, healthy: Probe, clock: Clock = time.monotonic) -> None:
         self._visitors, self._healthy, self._clock = visitors, healthy, clock
         self._sessions: dict[str, Session] = {}
+        self._refused, self._refused_logged = 0, -math.inf
 
     def add_routes(self, router: web.UrlDispatcher) -> None:
         """Add the form, its files and the probe, which need no viewer."""
@@ -81,9 +87,11 @@ class SharedEntrance:
         try:
             name = (await self._visitors.of(token)).name
         except NotAuthenticatedError as error:
+            self._log_refused(request)
             return _login_page(str(error), 401)
         except ApiError as error:
             return _login_page(f"The API server has not said who you are: {error.message}; try again.", 503)
+        event(_log, logging.INFO, "login", user=name, address=request.remote)
         answer = web.Response(status=303, headers={**HEADERS, "Location": "/"})
         answer.set_cookie(_cookie(request), self._new_session(name, token), httponly=True, secure=True, samesite="Lax", path="/")
         return answer
@@ -94,6 +102,13 @@ class SharedEntrance:
         answer = web.Response(status=303, headers={**HEADERS, "Location": "/login"})
         answer.del_cookie(_cookie(request), secure=True, httponly=True, samesite="Lax", path="/")
         return answer
+
+    def _log_refused(self, request: web.Request) -> None:
+        """Log how many logins were refused since the last line."""
+        self._refused += 1
+        if self._clock() >= self._refused_logged + REFUSED_EVERY_SECONDS:
+            event(_log, logging.WARNING, "login refused", address=request.remote, refused=self._refused)
+            self._refused, self._refused_logged = 0, self._clock()
 
     def _new_session(self, name: str, token: str) -> str:
         now = self._clock()
