@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import sys
 
 from benchmarks.measure import Measurement, figure
@@ -92,6 +93,10 @@ def line(mode: str, found: Outcome, bare: Outcome) -> str:
     else:
         figures |= {"bound_seconds": round(found.bound_seconds, 1), "ratio": round(found.bound_seconds / bare.bound_seconds, 2)}
     figures |= {
+        "pods": len(found.created),
+        "creation_median_seconds": round(statistics.median(found.created), 3) if found.created else None,
+        "writes_a_pod": round(sum(found.writes.values()) / max(1, len(found.created)), 1),
+        "conflicts": found.conflicts,
         "refused": found.refused,
         "operator_cpu_seconds": round(found.operator_seconds, 2),
         "writes": dict(found.writes.most_common(8)),

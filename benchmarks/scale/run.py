@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ class Outcome:
     tasks: number finished in the measured time.
     bound_seconds: from the first Job to the last pod bound (or ended). None for endless work, infinite if it took too long.
     refused: creations of pods that a quota refused.
+    created: seconds that the API server took for each pod that was created.
+    conflicts: writes that it refused because the object had changed; most are of quotas.
     writes: write requests, by user.
     """
 
@@ -42,6 +45,8 @@ class Outcome:
     tasks: int = 0
     bound_seconds: float | None = None
     refused: int = 0
+    created: list[float] = field(default_factory=list)
+    conflicts: int = 0
     writes: Counter[str] = field(default_factory=Counter)
     operator_seconds: float = 0.0
     shares: dict[str, float] = field(default_factory=dict)
@@ -161,5 +166,12 @@ def _read_audit(log: Path, offset: int, outcome: Outcome) -> None:
             user = event["user"]["username"].rsplit(":", 1)[-1]
             outcome.writes[user] += 1
             what, code = event.get("objectRef", {}), event.get("responseStatus", {}).get("code", 0)
-            if code == 403 and event["verb"] == "create" and what.get("resource") == "pods":
-                outcome.refused += 1
+            outcome.conflicts += code == 409
+            if event["verb"] == "create" and what.get("resource") == "pods" and "subresource" not in what:
+                outcome.refused += code == 403
+                outcome.created += [_seconds(event)] if code == 201 else []
+
+
+def _seconds(event: dict[str, Any]) -> float:
+    began, ended = (datetime.fromisoformat(event[name]) for name in ("requestReceivedTimestamp", "stageTimestamp"))
+    return (ended - began).total_seconds()
