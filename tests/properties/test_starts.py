@@ -99,6 +99,10 @@ def test_a_start_that_has_begun_keeps_its_turn_until_it_has_all_its_pods(lacking
     assert [float(result.level[0, 0]) for result in started(lacking, 9)] == [pytest.approx(9.0)] * 54
 
 
+def test_a_start_that_lacks_pods_asks_for_no_round_until_its_turn_may_end() -> None:
+    assert min(result.next_boundary - result.now for result in started(1.0, 40)) >= 10.0
+
+
 def test_a_start_that_never_gets_all_its_pods_keeps_its_turn_for_ten_minutes() -> None:
     """Pods that fit on no node, or a job that is made larger again and again, don't take others' shares for ever."""
     levels = [float(result.level[0, 0]) for result in started(1.0, 40)]

@@ -33,7 +33,7 @@ from fairburst.policy.holding import Limits, holds, lead_times, limit_growth
 from fairburst.policy.model import ClusterSnapshot, EventKind, Memory, PolicyConfig, RoundEvent, RoundResult
 from fairburst.policy.paf.jobs import SlotDivision
 from fairburst.policy.passes import sort_into_passes
-from fairburst.policy.rounding import units_up
+from fairburst.policy.rounding import BEGUN_SECONDS, TURN_SECONDS, units_up
 from fairburst.policy.slot_round import slot_round
 from fairburst.policy.table import ARMED, HARD, NO_WINDOW, NOT_ADMITTED, OPEN, Columns, Quiet, RememberedQueues
 from fairburst.policy.tolerance import LONGEST_SECONDS, TIME_STEP_SECONDS
@@ -93,7 +93,7 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     spent = spending.newly_spent(columns, current, account)
     charge, columns = _charge(columns, snapshot, allocation, guaranteed, inverse, now, spent, None if hold is None else hold.cost)
     events += _spent_events(columns, spent)
-    boundary = min(windows.next_boundary(columns, current, account, now), _next_turn(columns))
+    boundary = min(windows.next_boundary(columns, current, account, now), _next_turn(columns, now))
     level = _level(columns, inputs, allocation, account)
     slots, level = slot_round(snapshot, columns.declared.row_of, allocation, level) if snapshot.elastic_jobs else (None, level)
     dress, dress_memory = _dress(columns, snapshot, allocation, level, memory.dress, config, now)
@@ -354,6 +354,8 @@ def _level(columns: Columns, inputs: AllocationInput, allocation: FloatArray, ac
     return level if columns.declared.limit is None else np.minimum(level, columns.declared.limit)
 
 
-def _next_turn(columns: Columns) -> float:
-    held = columns.unit_held_since
-    return float(np.nanmin(held)) + 60.0 if not np.isnan(held).all() else math.inf
+def _next_turn(columns: Columns, now: float) -> float:
+    """Return when the first turn ends. Only a job that lacks pods keeps its turn for longer than TURN_SECONDS."""
+    since = columns.unit_held_since
+    ends = since + np.where(now - since < TURN_SECONDS, TURN_SECONDS, BEGUN_SECONDS)
+    return float(np.fmin.reduce(ends, initial=math.inf))
