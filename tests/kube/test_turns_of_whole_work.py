@@ -12,7 +12,7 @@ from fairburst.kube.names import GATE, HELD_ANNOTATION
 from tests.support.objects import World, job, pod, requesting
 
 TQ = "ThroughputQueue"
-STEP_SECONDS = 2.0
+STEP_SECONDS = 4.0
 TASK_SECONDS = 20.0
 PLACES = 64
 JOBS = 8  # that wait or run at any time: together always more pods than places
@@ -188,6 +188,6 @@ def test_work_that_needs_every_place_gets_the_last_ones_though_the_scheduler_pre
     found = Contest(PLACES, 120.0, 1, rivals_first=True)
     found.run(20.0)
     assert found.seconds_to_run
-    longest = 2 * TASK_SECONDS + 5 * STEP_SECONDS  # until the earlier pods have ended
+    longest = 2 * TASK_SECONDS + 10.0  # until the earlier pods have ended
     assert max(found.seconds_to_run) <= longest
     assert all(found.world.now - since <= longest for since in found.incomplete.values())
