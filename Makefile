@@ -24,12 +24,12 @@ MEASURE := "measure and not long"
 
 ## test: style, types, contracts, then every test; builds the control plane first if it is not cached
 test: lint cluster-build
-	$(tests) quick -m $(QUICK) -n 2 --dist loadfile
+	$(tests) quick -m $(QUICK) -n 2 --dist loadfile --no-loadscope-reorder
 	$(tests) measure -m $(MEASURE)
 
 ## test-slow: the chart on an API server, and the papers' experiments in their quick forms; CI runs it too
 test-slow: $(STAMP) cluster-build browser
-	$(tests) slow -m slow -n 2 --dist loadfile
+	$(tests) slow -m slow -n 2 --dist loadfile --no-loadscope-reorder
 
 ## browser: install Chromium by apt, as root, for the tests of the dashboard, which are skipped without it
 browser:

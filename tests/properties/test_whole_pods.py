@@ -19,7 +19,7 @@ HOUR = 3600.0
 CONFIG = PolicyConfig()
 
 
-def day(capacity: float, units: list[float], weights: list[float] | None = None, step: float = 30.0) -> FloatArray:
+def day(capacity: float, units: list[float], weights: list[float] | None = None, step: float = 60.0) -> FloatArray:
     """(N,) mean of what equal teams get in a day if pods follow the levels at once; each wants a hundred times the cluster."""
     count = len(units)
     queues = tuple(throughput(f"q{row}", float(row), (weights or [1.0] * count)[row]) for row in range(count))
@@ -83,7 +83,7 @@ class TestADayOfPods:
     def test_each_team_has_its_share_within_a_pod_hour(self, capacity: list[float], teams: list[tuple[list[float], float]]) -> None:
         queues = tuple(throughput(f"q{row}", float(row)) for row in range(len(teams)))
         pods = [[Pods(np.array(request), seconds)] for request, seconds in teams]
-        run = PodRun(queues, np.array(capacity), pods).run(START, DAY, step=60.0)
+        run = PodRun(queues, np.array(capacity), pods).run(START, DAY, step=600.0)
         shares = (run.received / run.capacity).max(axis=1)
         for row, (request, seconds) in enumerate(teams):
             pod_hours = float(np.max(np.array(request) / run.capacity)) * max(HOUR, 2 * seconds)
