@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 COOKIE = "__Host-fairburst"  # the prefix makes browsers refuse it without TLS, or from another host
 SESSION_SECONDS = 8 * 3600.0
 MOST_SESSIONS = 10  # of one person; the oldest ends
-REFUSED_EVERY_SECONDS = 1.0  # shortest time between two lines on refused logins: whoever guesses tokens must not fill the log
+REFUSED_EVERY_SECONDS = 1.0  # shortest time between two lines on refused logins, so that guesses of tokens do not fill the log
 PROBLEM = b"<!-- problem -->"
 _log = logging.getLogger(__name__)
 
