@@ -12,10 +12,10 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.peers import audit
 from benchmarks.scale.scenarios import NODE_CPU, NODE_MEMORY_GIB, Workload
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
@@ -169,9 +169,5 @@ def _read_audit(log: Path, offset: int, outcome: Outcome) -> None:
             outcome.conflicts += code == 409
             if event["verb"] == "create" and what.get("resource") == "pods" and "subresource" not in what:
                 outcome.refused += code == 403
-                outcome.created += [_seconds(event)] if code == 201 else []
-
-
-def _seconds(event: dict[str, Any]) -> float:
-    began, ended = (datetime.fromisoformat(event[name]) for name in ("requestReceivedTimestamp", "stageTimestamp"))
-    return (ended - began).total_seconds()
+                if code == 201:
+                    outcome.created.append(audit.seconds(event["stageTimestamp"]) - audit.seconds(event["requestReceivedTimestamp"]))

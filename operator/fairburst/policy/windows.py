@@ -22,7 +22,7 @@ Choices where the design is silent:
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 
 import numpy as np
 
@@ -120,7 +120,7 @@ def advance(
 
 def _judge(
     columns: Columns, current: Current, account: Account, wants: BoolArray, oldest_work: Mapping[int, float], now: float,
-    events: list[RoundEvent], late: Collection[int],
+    events: list[RoundEvent], late: Sequence[int],
 ) -> bool:  # fmt: skip
     """End windows at their deadline, and count each burst once, as soon as its outcome is known.
 
@@ -138,7 +138,7 @@ def _judge(
     pending = is_open & demanded & ~columns.judged[rows]
     ended = is_open & (now >= deadline)
     wanting = wanting & ~_came_later(rows, ended & wanting, deadline, oldest_work, now)
-    unserved = ended & wanting & np.isin(rows, list(late)) if late else np.zeros(len(rows), dtype=bool)
+    unserved = ended & wanting & np.isin(rows, late) if late else np.zeros(len(rows), dtype=bool)
     met = pending & ~unserved & (spent(delivered, burst + columns.behind[rows]) | (ended & ~wanting))
     missed = pending & ended & ~met
     if met.any() or missed.any():
@@ -245,7 +245,7 @@ def _arm(columns: Columns, current: Current, wants: BoolArray, now: float) -> bo
 
 def _open_unseen(
     columns: Columns, current: Current, unseen: MutableMapping[int, tuple[float, ...]], now: float, events: list[RoundEvent],
-    late: Collection[int],
+    late: Sequence[int],
 ) -> list[int]:  # fmt: skip
     """Open armed rows when their unseen work came, take its times from `unseen`, and return the rows. Other rules open the rest now.
 
@@ -261,7 +261,8 @@ def _open_unseen(
         behind = columns.behind[row]
         open_windows(columns, current, np.array([row]), np.array([at]), events)
         columns.demanded[row] = True
-        columns.behind[row] = behind if row in late else columns.behind[row]
+        if row in late:
+            columns.behind[row] = behind
         opened.append(row)
         unseen[row] = tuple(time for time in came if time >= columns.deadline[row])
     return opened
