@@ -268,15 +268,15 @@ async def test_a_changed_quota_is_patched_and_a_foreign_limit_removed(site: Appl
     assert mended["metadata"]["labels"] == {"fairburst.dev/pool": "default"}
 
 
-async def test_a_quota_of_another_scope_is_deleted_and_created(site: AppliedWorld) -> None:
+async def test_the_scope_of_a_quota_changes_with_its_amounts_so_that_no_pod_counts_for_none(site: AppliedWorld) -> None:
     world = site.world
     await site.apply(world.round())
     world.quotas["batch", "fairburst"].spec.scope_selector = None
     world.after(2.0)
     site.api.requests.clear()
     assert await site.apply(world.plan())
-    path = "/api/v1/namespaces/batch/resourcequotas"
-    assert site.api.written()[:3] == [("DELETE", f"{path}/fairburst"), ("POST", path), ("PATCH", f"{path}/fairburst/status")]
+    path = "/api/v1/namespaces/batch/resourcequotas/fairburst"
+    assert site.api.written()[:2] == [("PATCH", path), ("PATCH", f"{path}/status")]
     assert "scopeSelector" in site.api.objects[QUOTAS]["batch", "fairburst"]["spec"]
 
 

@@ -223,7 +223,7 @@ def test_the_reserve_for_small_jobs_keeps_no_quotas_below_a_ceiling() -> None:
             world.controller("Job", None, job(namespace, f"{namespace}-{name}", pods))
     settle(world)
     assert sorted(name for namespace, name in world.quotas if namespace == "batch") == ["fairburst"]
-    assert sorted(name for namespace, name in world.quotas if namespace == "other") == ["fairburst", "fairburst-large", "fairburst-small"]
+    assert sorted(name for namespace, name in world.quotas if namespace == "other") == ["fairburst", "fairburst-small"]
 
 
 @pytest.mark.parametrize("config", ["webhook: {enabled: true}", "{}"])

@@ -172,12 +172,14 @@ def _add_scope(one: ResourceQuota) -> None:
     one.spec.scopes = ["BestEffort"]
 
 
-@pytest.mark.parametrize("change", [_broaden, _narrow, _add_scope])
-def test_a_quota_whose_scope_was_changed_by_hand_is_replaced(change: Any) -> None:
+@pytest.mark.parametrize(("change", "replaced"), [(_broaden, False), (_narrow, False), (_add_scope, True)])
+def test_a_quota_whose_scope_was_changed_by_hand_is_corrected_or_replaced(change: Any, *, replaced: bool) -> None:
+    """The API server permits a change of scopeSelector and none of scopes."""
     found = stored("8")
     change(found)
-    (write,), _ = plan([target(7)], [found])
-    assert (write.create, write.replace) == (True, True)
+    (write,), _ = plan([target(7, counted=3.5)], [found])
+    assert (write.create, write.replace, write.rescope) == (replaced, replaced, not replaced)
+    assert write.used == {"requests.cpu": "3500m"}, "it counted other pods"
 
 
 def test_values_that_are_not_enforced_after_a_while_are_written_again() -> None:

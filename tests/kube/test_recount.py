@@ -10,7 +10,7 @@ import pytest
 from fairburst.kube.api.quota_objects import ResourceQuota
 from fairburst.kube.enforce.quota_plan import QuotaPlanner, QuotaTarget
 from fairburst.kube.enforce.recount import FIRST_SECONDS, LAST_SECONDS, Recounts
-from fairburst.kube.names import LARGE_QUOTA
+from fairburst.kube.names import SMALL_QUOTA
 from tests.support.objects import GI, World, job, pod, quota
 from tests.support.sized_work import ON, sized_job, sized_pod
 
@@ -87,13 +87,13 @@ def test_pods_of_a_daemon_set_that_wait_for_their_node_are_none_too_many_either(
     assert not [write for plan in world.settle(30.0) for write in plan.quota_writes]
 
 
-def test_a_daemon_sets_pods_excuse_no_charge_of_the_quota_of_large_jobs_which_does_not_count_them() -> None:
-    world, key = World(ON), ("batch", LARGE_QUOTA)
+def test_a_daemon_sets_pods_excuse_no_charge_of_the_quota_of_small_jobs_which_does_not_count_them() -> None:
+    world, key = World(ON), ("batch", SMALL_QUOTA)
     world.queue("ThroughputQueue", "batch")
-    world.controller("Job", None, sized_job("batch", "huge", 100, "large"))
-    world.controller("Job", None, sized_job("batch", "tiny", 2, "small"))
+    world.controller("Job", None, sized_job("batch", "huge", 1, "large"))
+    world.controller("Job", None, sized_job("batch", "tiny", 100, "small"))
     for number in range(58):
-        world.put(sized_pod("batch", number, "huge", "large", running=False))
+        world.put(sized_pod("batch", number, "tiny", "small", running=False))
     for number in range(4):
         world.put(pod("batch", f"agent-{number}", owner=("DaemonSet", "agent"), node="node-0", phase="Running"))
     world.settle(60.0)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fairburst.kube.enforce.quota_plan import SYSTEM_CLASSES
 from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.quantity import parse_quantity
@@ -13,7 +14,7 @@ from tests.support.objects import GI, World, job, latency_spec, pod, requesting
 from tests.support.sized_work import OFF, ON, sized_job, sized_pod
 
 TQ, LQ = "ThroughputQueue", "LatencyQueue"
-PARTS = ("fairburst-small", "fairburst-large")
+SMALL = "fairburst-small"
 
 
 def submit(world: World, namespace: str, name: str, pods: int, size: str, running: int = 0) -> None:
@@ -40,18 +41,48 @@ def world() -> World:
     return made
 
 
-def test_a_queue_with_jobs_of_either_size_gets_a_quota_for_each_below_its_umbrella(world: World) -> None:
+def classes(world: World, name: str) -> tuple[str, set[str]]:
+    """Return which classes a quota of the namespace counts."""
+    selector = world.quotas["batch", name].spec.scope_selector
+    assert selector is not None
+    (term,) = selector.match_expressions or []
+    return term.operator, set(term.values or ())
+
+
+def test_a_queue_with_jobs_of_either_size_gets_a_second_quota_and_each_pod_counts_for_one(world: World) -> None:
     world.round()
     assert {name for _, name in world.quotas} == {"fairburst"}, "nothing to divide"
     submit(world, "batch", "small", 4, "small")
     world.round()
-    assert {name for namespace, name in world.quotas if namespace == "batch"} == {"fairburst", *PARTS}
+    assert classes(world, SMALL) == ("In", {SMALL})
+    assert classes(world, "fairburst") == ("NotIn", {*SYSTEM_CLASSES}), "no pod may count for none: the other comes first"
     assert cpu(world, "fairburst") == 65
-    for name, size in zip(PARTS, ("small", "large"), strict=True):
-        selector = world.quotas["batch", name].spec.scope_selector
-        assert selector is not None
-        (term,) = selector.match_expressions or []
-        assert (term.scope_name, term.operator, term.values) == ("PriorityClass", "In", [f"fairburst-{size}"])
+    world.settle(2.0)
+    assert classes(world, "fairburst") == ("NotIn", {*SYSTEM_CLASSES, SMALL})
+    assert cpu(world, "fairburst") + cpu(world, SMALL) == 66, "the level, and a pod of either size"
+    used = world.quotas["batch", "fairburst"].status.used
+    assert used is not None
+    assert used["requests.cpu"] == "64", "without the small pods"
+
+
+def test_the_quota_of_small_jobs_goes_once_the_namespace_quota_counts_their_pods(world: World) -> None:
+    submit(world, "batch", "small", 4, "small", running=2)
+    world.settle()
+    world.queue(TQ, "batch", spec={"reserve": "Off"}, generation=2, status=world.status("batch"))
+    plan = world.round()
+    assert (classes(world, "fairburst"), plan.quota_deletions) == (("NotIn", {*SYSTEM_CLASSES}), [])
+    assert world.round().quota_deletions == [("batch", SMALL)]
+
+
+def test_a_deleted_quota_of_small_jobs_is_made_again_while_the_namespace_quota_counts_their_pods(world: World) -> None:
+    submit(world, "batch", "small", 4, "small", running=2)
+    world.settle()
+    del world.quotas["batch", SMALL]
+    world.round()
+    assert classes(world, "fairburst") == ("NotIn", {*SYSTEM_CLASSES})
+    assert ("batch", SMALL) in world.quotas
+    world.settle(2.0)
+    assert classes(world, "fairburst") == ("NotIn", {*SYSTEM_CLASSES, SMALL})
 
 
 def test_small_jobs_get_their_part_at_once_and_large_ones_shrink_by_it(world: World) -> None:
@@ -61,19 +92,17 @@ def test_small_jobs_get_their_part_at_once_and_large_ones_shrink_by_it(world: Wo
     plan = world.round()
     assert plan.result.small_level is not None
     assert plan.result.small_level[0, 0] == pytest.approx(4.0)
-    assert cpu(world, "fairburst-small") >= 5, "what they want, and one pod more"
-    assert cpu(world, "fairburst-large") == 61, "the rest of the level, and one pod"
-    assert cpu(world, "fairburst") == 65, "the namespace_quota is as it was"
-    orders = [(write.name, write.order) for write in plan.quota_writes]
-    assert orders == sorted(orders, key=lambda pair: pair[1]), "raised before shrunk"
+    assert cpu(world, SMALL) == 5, "what they want, and one pod more"
+    world.settle(2.0)
+    assert cpu(world, "fairburst") == 61, "the rest of the level, and one pod"
 
 
 def test_small_jobs_can_be_created_before_they_are_decided_on_as_far_as_the_reserve_goes() -> None:
     world = World("smallJobs: {enabled: true, minReservePercent: 20}")
-    batch(world)
+    batch(world, large=20, running=20)
     submit(world, "batch", "small", 1, "small", running=1)
     world.settle()
-    assert cpu(world, "fairburst-small") == pytest.approx(0.2 * 64, abs=1.01)
+    assert cpu(world, SMALL) == pytest.approx(0.2 * 64, abs=1.01)
 
 
 def test_some_pod_of_either_size_can_always_be_created() -> None:
@@ -81,8 +110,8 @@ def test_some_pod_of_either_size_can_always_be_created() -> None:
     batch(world, large=2, running=2)
     submit(world, "batch", "small", 62, "small", running=62)
     world.settle()
-    for name in PARTS:
-        used = 62.0 if name == "fairburst-small" else 2.0
+    for name in (SMALL, "fairburst"):
+        used = 62.0 if name == SMALL else 2.0
         assert cpu(world, name) >= min(used, 1.0) + 1.0
 
 
@@ -121,7 +150,7 @@ def test_a_queue_without_a_reserve_has_no_quotas_by_size_and_loses_those_it_had(
     world.settle()
     world.queue(TQ, "batch", spec=spec, generation=2, status=world.status("batch"))
     world.settle()
-    assert not {name for _, name in world.quotas} & set(PARTS)
+    assert SMALL not in {name for _, name in world.quotas}
     assert "smallPodPriority" not in world.status("batch")
     if "reserve" in spec:
         assert not {"sizeThreshold", "reserve"} & set(world.status("batch"))
@@ -167,7 +196,7 @@ def test_a_queue_whose_small_jobs_come_and_go_stays_divided_and_one_without_them
     for plan in world.settle(50.0):
         assert plan.quota_deletions == []
     deleted = [key for plan in world.settle(30.0) for key in plan.quota_deletions]
-    assert set(deleted) == {("batch", name) for name in PARTS}
+    assert deleted == [("batch", SMALL)]
 
 
 def test_a_settled_cluster_with_a_reserve_gets_no_writes() -> None:
@@ -259,4 +288,4 @@ def test_a_queue_of_which_no_job_is_labelled_still_runs() -> None:
     world.put(sized_pod("batch", 0, "old", "large"))
     submit(world, "batch", "small", 1, "small", running=1)
     world.settle()
-    assert cpu(world, "fairburst-large") == 64, "its demand is met, so its quota is what it would be given"
+    assert cpu(world, "fairburst") + cpu(world, SMALL) == 64, "its demand is met, so its quotas are what it would be given"

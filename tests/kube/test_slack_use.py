@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
-from fairburst.kube.api.quota_objects import ResourceQuota
+from fairburst.kube.api.quota_objects import ResourceQuota, ScopeSelector
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
+from fairburst.kube.enforce.quota_plan import WITHOUT_SMALL
 from fairburst.kube.enforce.slack_use import use_of
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.usage.demand import NamespaceDemand
@@ -35,15 +37,22 @@ def of(cpu: float, used: float, name: str = "fairburst") -> ResourceQuota:
     return quota("batch", {"requests.cpu": str(cpu)}, {"requests.cpu": str(used)}, name)
 
 
+def others(cpu: float, used: float) -> ResourceQuota:
+    """Return the namespace quota where small jobs have their own."""
+    made = of(cpu, used)
+    made.spec.scope_selector = msgspec.convert(WITHOUT_SMALL.body(), ScopeSelector)
+    return made
+
+
 @pytest.mark.parametrize(
     ("quotas", "full"),
     [
         pytest.param([of(21, 13)], False, id="room for more"),
         pytest.param([of(21, 20.5)], True, id="no room for the largest pod"),
-        pytest.param([of(21, 13), of(2, 1, "fairburst-small"), of(18, 12, "fairburst-large")], False, id="room in either part"),
-        pytest.param([of(21, 13), of(1.2, 1, "fairburst-small"), of(18, 12, "fairburst-large")], True, id="small jobs are refused"),
-        pytest.param([of(21, 13), of(1.5, 1, "fairburst-small"), of(18, 12, "fairburst-large")], False, id="one more small pod fits"),
-        pytest.param([of(21, 13), of(2, 1, "fairburst-small"), of(12.5, 12, "fairburst-large")], True, id="large jobs are refused"),
+        pytest.param([others(18, 12), of(2, 1, "fairburst-small")], False, id="room in either part"),
+        pytest.param([others(18, 12), of(1.2, 1, "fairburst-small")], True, id="small jobs are refused"),
+        pytest.param([others(18, 12), of(1.5, 1, "fairburst-small")], False, id="one more small pod fits"),
+        pytest.param([others(12.5, 12), of(2, 1, "fairburst-small")], True, id="large jobs are refused"),
     ],
 )
 def test_a_full_part_stops_work_as_a_full_namespace_does(quotas: list[ResourceQuota], *, full: bool) -> None:

@@ -210,7 +210,7 @@ class Invariants:
         return problems
 
     def _divided(self) -> list[str]:
-        """Compare lanes with queues and quotas, and count the quotas for each pod. The quotas of small and large jobs lie below others."""
+        """Compare lanes with queues and quotas, and count the quotas for each pod."""
         found: list[str] = []
         for namespace in self._server.of(NAMESPACES):
             name, labels = namespace["metadata"]["name"], namespace["metadata"].get("labels") or {}
@@ -220,9 +220,9 @@ class Invariants:
                     found.append(f"{name} has a lane for {queue}, which does not exist")
                 if self._server.get(QUOTAS, name, quota) is None:
                     found.append(f"{name} has no quota for {queue}")
-            above = [one for key in (QUOTA_NAME, *lanes) if (one := self._server.get(QUOTAS, name, key)) is not None]
-            for pod in self._server.of(PODS, name) if lanes else ():
-                count = sum(quotas.matches(quota, pod) for quota in above)
+            ours = [one for key in OUR_QUOTAS if (one := self._server.get(QUOTAS, name, key)) is not None]
+            for pod in self._server.of(PODS, name) if ours else ():
+                count = sum(quotas.matches(quota, pod) for quota in ours)
                 if count != 1:
                     found.append(f"the pod {name}/{pod['metadata']['name']} counts for {count} quotas")
         return found

@@ -188,7 +188,10 @@ class Applier:
             metadata: dict[str, Any] = {"labels": {POOL_LABEL: self._pool}, "ownerReferences": None}
             if write.notes:
                 metadata["annotations"] = dict(write.notes)
-            await self._client.merge_patch(path, {"metadata": metadata, "spec": {"hard": {**write.hard, **stale}}})
+            spec: dict[str, Any] = {"hard": {**write.hard, **stale}}
+            if write.rescope:  # the API server permits this change, though not one of `scopes`
+                spec["scopeSelector"] = write.scope.body()
+            await self._client.merge_patch(path, {"metadata": metadata, "spec": spec})
         enforced: dict[str, Any] = {"hard": {**write.hard, **stale}}
         if write.used or stale:
             enforced["used"] = {**write.used, **stale}

@@ -43,13 +43,12 @@ LANE_CLASSES = {lane: f"{PRIORITY_CLASS_PREFIX}queue-{lane}" for lane in LANES}
 LANE_OF_CLASS = {name: lane for lane, name in LANE_CLASSES.items()}
 
 QUOTA_NAME = "fairburst"
-SMALL_QUOTA, LARGE_QUOTA = f"{QUOTA_NAME}-small", f"{QUOTA_NAME}-large"
-PART_QUOTAS = (SMALL_QUOTA, LARGE_QUOTA)
+SMALL_QUOTA = f"{QUOTA_NAME}-small"
+FORMER_QUOTA = f"{QUOTA_NAME}-large"  # of earlier versions; removed where it is found
 LANE_QUOTAS = {lane: f"{QUOTA_NAME}-queue-{lane}" for lane in LANES}
-OTHER_QUOTAS = (*PART_QUOTAS, *LANE_QUOTAS.values())
+OTHER_QUOTAS = (SMALL_QUOTA, FORMER_QUOTA, *LANE_QUOTAS.values())
 OUR_QUOTAS = frozenset({QUOTA_NAME, *OTHER_QUOTAS})
-OUR_QUOTAS_TEXT = f"{QUOTA_NAME}, {LARGE_QUOTA}, {SMALL_QUOTA}, {LANE_QUOTAS[1]} to {LANE_QUOTAS[LANES[-1]]}"
-CLASS_OF = {SMALL_QUOTA: SMALL_CLASS, LARGE_QUOTA: LARGE_CLASS}  # the pods that a part counts
+OUR_QUOTAS_TEXT = f"{QUOTA_NAME}, {FORMER_QUOTA}, {SMALL_QUOTA}, {LANE_QUOTAS[1]} to {LANE_QUOTAS[LANES[-1]]}"
 
 
 def class_name(rung: str) -> str:

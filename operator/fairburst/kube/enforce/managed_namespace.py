@@ -11,7 +11,7 @@ from fairburst.kube.enforce.slack import FIRST_PODS
 from fairburst.kube.enforce.suspend import LevelParts
 from fairburst.kube.modes.mode import Mode
 from fairburst.kube.modes.registry import DEFAULT
-from fairburst.kube.names import LANE_QUOTAS, PART_QUOTAS, QUOTA_NAME
+from fairburst.kube.names import LANE_QUOTAS, QUOTA_NAME, SMALL_QUOTA
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.queues.spaces import namespace_of
 from fairburst.kube.usage.demand import NamespaceDemand
@@ -53,4 +53,4 @@ class ManagedNamespace:
         namespace, lane = namespace_of(self.namespace), None if self.entry is None else self.entry.lane
         self.mode = DEFAULT if self.entry is None else self.entry.mode
         self.quota_key = namespace, QUOTA_NAME if lane is None else LANE_QUOTAS[lane]
-        self.quota_keys = (self.quota_key, *((namespace, name) for name in PART_QUOTAS)) if lane is None else (self.quota_key,)
+        self.quota_keys = (self.quota_key, (namespace, SMALL_QUOTA)) if lane is None else (self.quota_key,)

@@ -1,6 +1,7 @@
 """Plan writes of ResourceQuotas: compare the quotas with their targets and choose those to write now.
 
-The namespace quota holds a namespace to its level. Where the queue keeps a reserve, two more quotas divide it between small and large jobs.
+The namespace quota holds a namespace to its level. Where the queue keeps a reserve, pods of small jobs have a quota of their own
+(`division.py`).
 Pure, apart from the times of the last writes, which limit the rate. It decides no level: levels come from the core.
 `hard = max(level, floor) + slack`, so that a finished pod's place is taken at once; `slack.py` computes the slack.
 """
@@ -22,10 +23,7 @@ from fairburst.kube.enforce.slack import FIRST_PODS
 from fairburst.kube.names import (
     LANE_CLASSES,
     LANE_QUOTAS,
-    LARGE_CLASS,
-    LARGE_QUOTA,
     OUR_QUOTAS,
-    PART_QUOTAS,
     POOL_LABEL,
     QUOTA_NAME,
     SMALL_CLASS,
@@ -93,9 +91,9 @@ class Scope:
 SCOPES = {
     QUOTA_NAME: Scope("NotIn", SYSTEM_CLASSES),
     SMALL_QUOTA: Scope("In", (SMALL_CLASS,)),
-    LARGE_QUOTA: Scope("In", (LARGE_CLASS,)),
     **{LANE_QUOTAS[lane]: Scope("In", (LANE_CLASSES[lane],)) for lane in LANE_QUOTAS},
 }
+WITHOUT_SMALL = Scope("NotIn", (*SYSTEM_CLASSES, SMALL_CLASS))  # the namespace quota's where small jobs have their own
 
 
 def default_scope(lanes: Iterable[int]) -> Scope:
@@ -153,15 +151,11 @@ class QuotaTarget:
 
 
 class WriteOrder(enum.IntEnum):
-    """The order of quota writes within a round: raise the bursts, shrink the largest, raise the rest.
-
-    A part of a namespace's level is raised before the other shrinks: the namespace quota holds their sum.
-    """
+    """The order of quota writes within a round: raise the bursts, shrink the largest, raise the rest."""
 
     RAISE_BURST = 0
-    RAISE_PART = 1
-    SHRINK = 2
-    RAISE = 3
+    SHRINK = 1
+    RAISE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +163,8 @@ class QuotaWrite:
     """One quota to create, patch or replace. `hard` by quota key in canonical text; `used` for keys that are new to the quota.
 
     `notes`: annotations, None for those to remove.
-    `size`: the change as a fraction of the old value, for ordering. `replace`: its scope differs, which only a new object repairs: it was
-    changed by hand, or queues of the namespace have come or gone.
+    `size`: the change as a fraction of the old value, for ordering. `rescope`: it should count other pods than it does. `replace`: it was
+    made by hand with `scopes`, which only a new object repairs.
     """
 
     namespace: str
@@ -181,6 +175,7 @@ class QuotaWrite:
     replace: bool
     order: WriteOrder
     size: float
+    rescope: bool = False
     name: str = QUOTA_NAME
     notes: Mapping[str, str | None] = field(default_factory=dict)
     scope: Scope = SCOPES[QUOTA_NAME]
@@ -252,14 +247,16 @@ class QuotaPlanner:
     def _difference(self, target: QuotaTarget, quota: ResourceQuota | None, now: float) -> QuotaWrite | float | None:
         """Return a write, or the time at which a small surplus becomes worth one, or None if the quota is right."""
         want = {resource: target.hard(resource) for resource in target.level}
-        if quota is None or not target.scope.is_of(quota):
+        if quota is None or quota.spec.scopes:
             return self._write(target, want, {}, create=True, replace=quota is not None)
+        rescope = not target.scope.is_of(quota)
         have, enforced = amounts(quota.spec.hard), amounts(quota.status.hard)
         kept = set() if target.pods is None else {PODS_KEY}
         stale = tuple(sorted(key for key in quota.spec.hard or {} if key not in kept and resource_of(key) not in want))
         edited = (
-            stale
-            or _pods_permitted(quota) != target.pods
+            rescope
+            or stale
+            or pods_permitted(quota) != target.pods
             or set(have) != set(want)
             or pool_of(quota) != self._pool
             or bool(quota.metadata.owner_references)
@@ -276,7 +273,7 @@ class QuotaPlanner:
         worth = worth or any(_worth_lowering(want[r], have[r], units[r], exact=target.exact) for r in want)
         due = -math.inf if worth else self._lowered_at(target.key, want, have, enforced, now)
         if now >= due:
-            return self._write(target, want, have, stale=stale, has_pods=PODS_KEY in (quota.spec.hard or {}))
+            return self._write(target, want, have, stale=stale, rescope=rescope, has_pods=PODS_KEY in (quota.spec.hard or {}))
         return due if due < math.inf else None
 
     def _lowered_at(
@@ -321,14 +318,14 @@ class QuotaPlanner:
         stale: tuple[str, ...] = (),
         create: bool = False,
         replace: bool = False,
+        rescope: bool = False,
         has_pods: bool = False,
     ) -> QuotaWrite:
-        new = [resource for resource in want if resource not in have]
-        used_pods = {} if target.pods is None or has_pods else {PODS_KEY: str(target.counted_pods)}
+        new = [resource for resource in want if rescope or resource not in have]
+        used_pods = {} if target.pods is None or (has_pods and not rescope) else {PODS_KEY: str(target.counted_pods)}
         growth = max((want[r] - have[r]) / max(have[r], want[r], 1e-9) for r in want if r in have) if have else 1.0
         shrink = max(((have[r] - want[r]) / max(have[r], 1e-9) for r in want if r in have), default=0.0)
-        raising = WriteOrder.RAISE_PART if target.name in PART_QUOTAS else WriteOrder.RAISE_BURST if target.latency else WriteOrder.RAISE
-        order = WriteOrder.SHRINK if shrink > growth else raising
+        order = WriteOrder.SHRINK if shrink > growth else WriteOrder.RAISE_BURST if target.latency else WriteOrder.RAISE
         return QuotaWrite(
             namespace=target.namespace,
             hard={quota_key(r): format_quantity(r, want[r]) for r in sorted(want)} | _pods_hard(target),
@@ -336,6 +333,7 @@ class QuotaPlanner:
             stale_keys=stale,
             create=create,
             replace=replace,
+            rescope=rescope,
             order=order,
             size=max(growth, shrink),
             name=target.name,
@@ -364,7 +362,7 @@ def _pods_hard(target: QuotaTarget) -> dict[str, str]:
     return {} if target.pods is None else {PODS_KEY: str(target.pods)}
 
 
-def _pods_permitted(quota: ResourceQuota) -> int | None:
+def pods_permitted(quota: ResourceQuota) -> int | None:
     """Return how many pods the quota permits; None if it has no such limit."""
     text = (quota.spec.hard or {}).get(PODS_KEY)
     return None if text is None else int(parse_quantity(text))

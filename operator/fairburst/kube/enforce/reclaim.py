@@ -17,6 +17,7 @@ import numpy as np
 
 from fairburst.kube.api.objects import Node, Pod, controller_of
 from fairburst.kube.api.quota_objects import ResourceQuota
+from fairburst.kube.enforce.division import holding
 from fairburst.kube.enforce.ending import STUCK_SECONDS, asked_key, comes_free, freed, grace_to_give, own_grace, still_there
 from fairburst.kube.enforce.evictable import evictable
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
@@ -238,12 +239,12 @@ def _is_over(row: int, snapshot: ClusterSnapshot, result: RoundResult) -> bool:
 
 
 def _refilled(item: ManagedNamespace, cluster: Cluster) -> FloatArray:
-    """Return (K,) amounts that the namespace's quota still admits, if that is a pod or more above its level; else zeros."""
-    resources, quota = cluster.index.resources, cluster.quotas.get(item.quota_key)
+    """Return (K,) amounts that the namespace's quotas still admit, if that is a pod or more above its level; else zeros."""
+    resources = cluster.index.resources
     if item.mode.ceiling:
         return np.zeros(len(resources))
-    hard = amounts(quota.status.hard) if quota is not None else {}
-    enforced = np.array([hard.get(resource, LARGEST) for resource in resources])
+    hard = [amounts(quota.status.hard) for quota in holding(cluster.quotas, item.quota_keys)] or [{}]
+    enforced = np.array([sum(each.get(resource, LARGEST) for each in hard) for resource in resources])
     unit = np.array([item.unit.get(resource, 0.0) for resource in resources])
     behind = enforced - item.level > LESS_THAN_A_POD * unit + TOLERANCE * np.maximum(item.level, 1.0)
     return enforced if behind.any() else np.zeros(len(resources))

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Mapping
 
 from fairburst.kube.api.quota_objects import ResourceQuota
+from fairburst.kube.enforce.division import largest
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.quota_plan import is_full
 from fairburst.kube.enforce.slack import Use
-from fairburst.kube.names import CLASS_OF
 from fairburst.kube.usage.pod_usage import NamespaceUsage
 
 
@@ -20,18 +20,22 @@ def use_of(
     """Return how a namespace's level is used; None if the level does not stop its work, or if nothing may be above it.
 
     `level`, `room` (on the pool's nodes) and `uncharged` (requests of its pods that count for no queue): by resource, in resource units.
-    `quotas`: the namespace's own quotas. A full one stops work even if it is that of the small or the large jobs only.
+    `quotas`: the namespace's own quotas. A full one stops work even if it is that of the small jobs only.
     """
     if item.row is None or item.held_back or item.mode.ceiling or not any(item.unit.values()):
         return None
     if not any(item.demand.demand.get(name, 0.0) >= amount + 0.5 * item.unit[name] > 0 for name, amount in level.items()):
         return None
     bound = {name: usage.bound.get(name, 0.0) - uncharged.get(name, 0.0) for name in level}
+    if item.mode.holds == "Jobs":
+        full = bool(item.demand.held)
+    else:
+        full = any(is_full(quota, largest(quota, usage, item.unit)) for quota in quotas)
     return Use(
         short=fewest({name: amount - bound[name] for name, amount in level.items()}, item.unit),
         missing=fewest({name: amount - usage.stored.get(name, 0.0) for name, amount in level.items()}, item.unit),
         room=fewest(room, item.unit),
-        full=bool(item.demand.held) if item.mode.holds == "Jobs" else any(_admits_none(quota, item.unit, usage) for quota in quotas),
+        full=full,
         level=fewest(level, item.unit),
     )
 
@@ -40,9 +44,3 @@ def fewest(amount: Mapping[str, float], unit: Mapping[str, float]) -> float:
     """Return the amount in pods of the size `unit`, by the scarcest resource; negative if one is overdrawn, 0 without a size."""
     found = min((amount.get(name, 0.0) / size for name, size in unit.items() if size > 0), default=0.0)
     return found if math.isfinite(found) else 0.0
-
-
-def _admits_none(quota: ResourceQuota, unit: Mapping[str, float], usage: NamespaceUsage) -> bool:
-    """Return whether the largest pod that the quota counts would be refused. `unit`: the namespace's largest."""
-    part = usage.by_class.get(CLASS_OF.get(quota.metadata.name, ""))
-    return is_full(quota, unit if part is None else part.largest)

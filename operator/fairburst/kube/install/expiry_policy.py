@@ -8,15 +8,12 @@ refuses nothing (docs/decisions/0122-a-quota-that-expires.md).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from fairburst.config import Config
-from fairburst.kube.enforce.namespace_labels import BY_QUEUE
 from fairburst.kube.install.scope import POLICY_API, Manifest, denying, managed_namespaces
-from fairburst.kube.names import EXPIRES_ANNOTATION, LASTING_ANNOTATION, POOL_LABEL, PRIORITY_LABEL, QUOTA_NAME
+from fairburst.kube.names import EXPIRES_ANNOTATION, LASTING_ANNOTATION, POOL_LABEL
 
 _NOTES = "params.metadata.?annotations.orValue({})"
-# Quotas are scoped by priority class; where several queues share a namespace, each has its own.
+# Quotas are scoped by priority class: a namespace may have several, and each pod counts for one.
 _COUNTED = (
     "params.spec.?scopeSelector.?matchExpressions.orValue([])"
     ".all(one, (object.spec.?priorityClassName.orValue('') in one.?values.orValue([])) == (one.operator == 'In'))"
@@ -33,7 +30,7 @@ _ROOM = f"{_PAIRS}.all(one, !(one[0] in {_USED}) || quantity({_USED}[one[0]]).is
 
 
 def expiry_policy(config: Config) -> list[Manifest]:
-    """Return the policy with its bindings: to the namespace quota, and in namespaces with lanes to all quotas of the pool."""
+    """Return the policy with its binding to all quotas of the pool in managed namespaces."""
     name = f"fairburst-expiry.{config.pool.name}"
     pods = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
     message = (
@@ -47,20 +44,6 @@ def expiry_policy(config: Config) -> list[Manifest]:
         "matchConditions": [{"name": "expired", "expression": _EXPIRED}],
         "validations": [{"expression": _ROOM, "messageExpression": message, "reason": "Forbidden"}],
     }
-    pools = {"selector": {"matchLabels": {POOL_LABEL: config.pool.name}}}
-    return [
-        {"apiVersion": POLICY_API, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec},
-        _binding(name, name, {"name": QUOTA_NAME}, "NotIn", config),
-        _binding(f"fairburst-expiry-by-queue.{config.pool.name}", name, pools, "In", config),
-    ]
-
-
-def _binding(name: str, policy: str, quotas: Mapping[str, object], operator: str, config: Config) -> Manifest:
-    """Bind the policy to `quotas` of managed namespaces: those with several queues if `operator` is In, the others if it is NotIn."""
-    where = {"key": PRIORITY_LABEL, "operator": operator, "values": [*BY_QUEUE.values()]}
-    return denying(
-        name,
-        policy,
-        paramRef={**quotas, "parameterNotFoundAction": "Allow"},
-        matchResources={"namespaceSelector": managed_namespaces(config, where)},
-    )
+    quotas = {"selector": {"matchLabels": {POOL_LABEL: config.pool.name}}, "parameterNotFoundAction": "Allow"}
+    binding = denying(name, name, paramRef=quotas, matchResources={"namespaceSelector": managed_namespaces(config)})
+    return [{"apiVersion": POLICY_API, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec}, binding]

@@ -31,7 +31,8 @@ class NamespaceJobs:
     """The jobs of one namespace: pending ones, running ones, and running bare pods, merged by size.
 
     small_owners: uids of the controllers whose pods are small.
-    small_unit, large_unit: the largest pod that either kind of controller creates, in resource units.
+    small_unit, large_unit: the largest pod that either kind of controller creates, in resource units. small_pods, large_pods: how many
+    pods they have or want.
     """
 
     pending: tuple[Job, ...] = ()
@@ -40,6 +41,8 @@ class NamespaceJobs:
     small_owners: frozenset[str] = frozenset()
     small_unit: Mapping[str, float] = field(default_factory=dict)
     large_unit: Mapping[str, float] = field(default_factory=dict)
+    small_pods: int = 0
+    large_pods: int = 0
 
     @property
     def small_count(self) -> int:
@@ -82,10 +85,11 @@ class JobPartBuilder:
         resources, drafts = index.resources, dict[tuple[str, bool], _Draft]()
         fixed = self._fixed.pop(namespace, {})
         kept: dict[str, bool] = {}
-        small_owners, units = set(), {True: dict[str, float](), False: dict[str, float]()}
+        small_owners, units, count = set(), {True: dict[str, float](), False: dict[str, float]()}, {True: 0, False: 0}
         for desired in demand.desired_pods:
             small = self._is_small(desired, index, threshold, fixed, kept)
             _add_desired(drafts, desired, small, resources)
+            count[small] += max(desired.owner.wanted, desired.owner.existing)
             if small:
                 small_owners.add(desired.owner.uid)
             for resource, amount in desired.owner.requests.items():
@@ -106,6 +110,8 @@ class JobPartBuilder:
             small_owners=frozenset(small_owners),
             small_unit=units[True],
             large_unit=units[False],
+            small_pods=count[True],
+            large_pods=count[False],
         )
 
     def forget(self, namespace: str) -> None:

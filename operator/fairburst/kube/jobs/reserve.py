@@ -1,33 +1,33 @@
 """The reserve for small jobs on the cluster: the queues that keep one, the jobs part of the snapshot, the quotas that divide a level.
 
-The core (policy/dress) decides the size of the reserve. This module turns it into quotas by priority class below the namespace quota, and
-into the figures that users read. It is not called if the configuration keeps no reserve.
+The core (policy/dress) decides the size of the reserve. This module turns it into a division of levels by priority class, and into the
+figures that users read. It is not called if the configuration keeps no reserve.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from fairburst.config import Config, natural_units
+from fairburst.config import Config
 from fairburst.kube.api.objects import Pod
 from fairburst.kube.api.quota_objects import ResourceQuota
+from fairburst.kube.enforce.division import Division, leaves_out_small
 from fairburst.kube.enforce.pod_priority import small_pod_priority
-from fairburst.kube.enforce.quota_plan import SCOPES, QuotaKey, QuotaTarget, pool_of
+from fairburst.kube.enforce.quota_plan import QuotaKey, pool_of
 from fairburst.kube.enforce.suspend import LevelParts
 from fairburst.kube.jobs.job_index import JobIndex
 from fairburst.kube.jobs.job_part import JobPartBuilder, NamespaceJobs, too_large
 from fairburst.kube.jobs.job_table import JobTable
-from fairburst.kube.names import CLASS_OF, LARGE_QUOTA, OTHER_QUOTAS, SMALL_QUOTA
+from fairburst.kube.names import OTHER_QUOTAS, QUOTA_NAME, SMALL_QUOTA
 from fairburst.kube.queues.objects import ThroughputQueue
 from fairburst.kube.queues.queue_set import QueueEntry, QueueSet
 from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.kube.usage.pod_index import PodIndex
-from fairburst.kube.usage.pod_usage import ClassUsage
 from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.dress.values import JobsPart, keep_seconds
 from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, RoundResult
@@ -139,77 +139,33 @@ class Reserve:
 
     # Quotas ----------------------------------------------------------------------------------------------------------
 
-    def targets(
-        self, namespace_quota: QuotaTarget, entry: QueueEntry, row: int, snapshot: ClusterSnapshot, result: RoundResult,
-        by_class: Mapping[str, ClassUsage], now: float,
-    ) -> list[QuotaTarget]:  # fmt: skip
-        """Return the two quotas below a queue's namespace quota.
+    def division(self, entry: QueueEntry, row: int, snapshot: ClusterSnapshot, result: RoundResult, now: float) -> Division | None:
+        """Return how a queue's level is divided between small jobs and other pods.
 
-        There are none for a queue without a reserve, nor if all jobs are of one size: there is nothing to divide, and
-        kube-controller-manager recomputes every quota of a namespace for each pod that ends.
-
-        Small jobs may use what the core gives them, and in any case the part that the reserve ratio keeps for them (unless room is kept for
-        a burst). Large jobs may use the rest of the level. Together they may exceed the level, which the namespace quota enforces.
-        """
-        if not _divides(entry, row, result) or not self._has_both_sizes(entry.namespace, now):
-            return []
-        level = result.level[row]
-        if namespace_quota.entitled:
-            level = np.maximum(level, [namespace_quota.entitled[resource] for resource in snapshot.resources])
-        small, large = self._divided(level, row, result, exact=namespace_quota.exact)
-        jobs = self._jobs.get(entry.namespace, NamespaceJobs())
-        parts = ((SMALL_QUOTA, small, jobs.small_unit), (LARGE_QUOTA, large, jobs.large_unit))
-        return [self._target(namespace_quota, name, part, unit, snapshot.resources, by_class) for name, part, unit in parts]
-
-    def level_parts(self, entry: QueueEntry, row: int, result: RoundResult, now: float, *, exact: bool) -> LevelParts | None:
-        """Return how whole Jobs of a queue in Suspend mode share its level; None if there is nothing to divide.
-
-        The parts bound which Jobs start, so such a queue needs no quotas for them: these would refuse pods of Jobs that have started.
+        None for a queue without a reserve, and if all jobs are of one size: there is nothing to divide, and kube-controller-manager
+        recomputes every quota of a namespace for each pod that ends.
         """
         if not _divides(entry, row, result) or not self._has_both_sizes(entry.namespace, now):
             return None
-        small, large = self._divided(result.level[row], row, result, exact=exact)
-        return LevelParts(small.tolist(), large.tolist(), self.small_owners(entry.namespace))
+        jobs = self._jobs.get(entry.namespace, NamespaceJobs())
+        small = dict(zip(snapshot.resources, _small_level(result, row).tolist(), strict=True))
+        return Division(small, self._ratio_of(result), jobs.small_unit, jobs.large_unit, jobs.small_pods, jobs.large_pods)
 
-    def _divided(self, level: FloatArray, row: int, result: RoundResult, *, exact: bool) -> tuple[FloatArray, FloatArray]:
-        """Return (K,) the parts of small and of large jobs. `exact`: room is kept for a burst."""
+    def level_parts(self, entry: QueueEntry, row: int, result: RoundResult, now: float) -> LevelParts | None:
+        """Return how whole Jobs of a queue in Suspend mode share its level; None if there is nothing to divide.
+
+        The parts bound which Jobs start, so such a queue needs no quota for small ones: it would refuse pods of Jobs that have started.
+        """
+        if not _divides(entry, row, result) or not self._has_both_sizes(entry.namespace, now):
+            return None
         small = _small_level(result, row)
-        return small if exact else np.maximum(small, self._ratio_of(result) * level), level - small
+        return LevelParts(small.tolist(), (result.level[row] - small).tolist(), self.small_owners(entry.namespace))
 
     def _has_both_sizes(self, namespace: str, now: float) -> bool:
         jobs = self._jobs.get(namespace, NamespaceJobs())
         if jobs.small_count and jobs.large_count:
             self._both_sizes_at[namespace] = now
         return now < self._both_sizes_at.get(namespace, -math.inf) + DIVIDED_SECONDS
-
-    def _target(
-        self, namespace_quota: QuotaTarget, name: str, part: FloatArray, unit: Mapping[str, float], resources: Sequence[str],
-        by_class: Mapping[str, ClassUsage],
-    ) -> QuotaTarget:  # fmt: skip
-        """Return one part: never below the floor or the largest pod of its class, so that at least one pod can be created."""
-        floors = natural_units(self.config.enforcement.floors)
-        seen = by_class.get(CLASS_OF[name])
-        largest = seen.largest if seen is not None else {}
-        pod = {  # pods that no node could hold need no room
-            resource: min(max(unit.get(resource, 0.0), largest.get(resource, 0.0)), namespace_quota.unit[resource])
-            for resource in resources
-        }
-        level = {
-            resource: max(amount, floors.get(resource, 0.0), pod[resource])
-            for resource, amount in zip(resources, part.tolist(), strict=True)
-        }
-        stored = seen.stored if seen is not None else dict.fromkeys(resources, 0.0)
-        return QuotaTarget(
-            namespace_quota.namespace,
-            level,
-            pod,
-            stored,
-            latency=False,
-            name=name,
-            exact=namespace_quota.exact,
-            slack=namespace_quota.slack,
-            scope=SCOPES[name],
-        )
 
     def small_owners(self, namespace: str) -> frozenset[str]:
         """Return the uids of the controllers in a namespace whose pods are small."""
@@ -274,5 +230,9 @@ def _small_level(result: RoundResult, row: int) -> FloatArray:
 
 
 def left_over(quotas: Mapping[QuotaKey, ResourceQuota], wanted: Collection[QuotaKey], pool: str) -> list[QuotaKey]:
-    """Return this pool's quotas, other than the namespace quota, that are not wanted, in order."""
-    return sorted(key for key, quota in quotas.items() if key[1] in OTHER_QUOTAS and key not in wanted and pool_of(quota) == pool)
+    """Return this pool's quotas, other than the namespace quota, that are not wanted, in order.
+
+    That of the small jobs stays until the namespace quota counts their pods.
+    """
+    found = [key for key, quota in quotas.items() if key[1] in OTHER_QUOTAS and key not in wanted and pool_of(quota) == pool]
+    return sorted((space, name) for space, name in found if name != SMALL_QUOTA or not leaves_out_small(quotas.get((space, QUOTA_NAME))))

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from fairburst.config import Config
-from fairburst.kube.api.quota_objects import ResourceQuota
 from fairburst.kube.containment import Containment
+from fairburst.kube.enforce.division import divided
 from fairburst.kube.enforce.expiry import NOTES, Temporary, notes
 from fairburst.kube.enforce.holds import HoldTimes
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
@@ -18,7 +18,7 @@ from fairburst.kube.enforce.recount import Recounts
 from fairburst.kube.enforce.slack import FIRST_PODS, SlackControl
 from fairburst.kube.enforce.slack_use import use_of
 from fairburst.kube.jobs.reserve import Reserve, left_over
-from fairburst.kube.names import OTHER_QUOTAS, PART_QUOTAS, QUOTA_NAME
+from fairburst.kube.names import OTHER_QUOTAS, QUOTA_NAME, SMALL_QUOTA
 from fairburst.kube.queues.spaces import namespace_of
 from fairburst.kube.rounds.cluster_state import Changes
 from fairburst.kube.rounds.decision_changes import Entitlement
@@ -89,7 +89,10 @@ class QuotaRounds:
         for item in items:
             with self._contained.object("enforce", item.namespace):
                 usage = round_.view.pods.namespace(item.namespace)
-                targets += [self._recounted(round_, item, usage, target) for target in self._targets(round_, item, usage, plan)]
+                targets += [
+                    self._recounted(round_, item, usage, self._expiring(round_, item, target))
+                    for target in self._targets(round_, item, usage, plan)
+                ]
         plan.quota_writes, dues = self.planner.plan(targets, round_.view.quotas, round_.now)
         for namespace, due in dues.items():
             self._agenda.put(namespace, due)
@@ -125,19 +128,22 @@ class QuotaRounds:
         namespace_quota = namespace_quota_target(
             item, usage.stored, usage.pods, round_.snapshot.resources, opening=_has_just_opened(round_, item)
         )
-        namespace_quota = self._expiring(round_, item, namespace_quota, quota)
         if item.mode.ceiling:
             present = amounts(quota.spec.hard) if quota is not None else {}
             gated = self.hold_times.reach_all_pods(item.namespace, round_.now)
             if not gated:
                 self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
             return [gated_target(namespace_quota, item, round_.snapshot, present, certain=gated)]
-        parts = list[QuotaTarget]()
+        division = None
         if self._reserve is not None and item.entry is not None and item.row is not None and item.mode.divided:
-            parts = self._reserve.targets(namespace_quota, item.entry, item.row, round_.snapshot, plan.result, usage.by_class, round_.now)
-            if parts:
-                self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
-        return [namespace_quota, *parts]
+            division = self._reserve.division(item.entry, item.row, round_.snapshot, plan.result, round_.now)
+        if division is None:
+            return [namespace_quota]
+        self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
+        own = round_.view.quotas.get((item.namespace, SMALL_QUOTA))
+        small, others = divided(namespace_quota, division, usage, own)
+        # the namespace quota counts all pods until the other is enforced
+        return [small, others if own is not None and own.status.hard else namespace_quota]
 
     def written(self, write: QuotaWrite, now: float, done: bool) -> None:
         """Note a quota write that was tried. `done`: it succeeded."""
@@ -147,14 +153,15 @@ class QuotaRounds:
 
     def _recounted(self, round_: RoundContext, item: ManagedNamespace, usage: NamespaceUsage, target: QuotaTarget) -> QuotaTarget:
         """Return the target, marked if its quota should be counted again."""
-        unmanaged = {} if target.name in PART_QUOTAS else usage.unmanaged_stored  # they have no class of ours
+        unmanaged = {} if target.name == SMALL_QUOTA else usage.unmanaged_stored  # they have no class of ours
         recount = self._recounts.observe(target, round_.view.quotas.get(target.key), unmanaged, round_.now)
         if (due := self._recounts.next_look(target.key)) is not None:
             self._agenda.put(item.namespace, max(due, round_.now + STEERED_SECONDS))
         return replace(target, recount=True) if recount else target
 
-    def _expiring(self, round_: RoundContext, item: ManagedNamespace, target: QuotaTarget, quota: ResourceQuota | None) -> QuotaTarget:
+    def _expiring(self, round_: RoundContext, item: ManagedNamespace, target: QuotaTarget) -> QuotaTarget:
         """Return the target with the annotations of its temporary part's expiry."""
+        quota = round_.view.quotas.get(target.key)
         present = (quota.metadata.annotations or {}) if quota is not None else {}
         temporary = _temporary(round_, item, target)
         if temporary is None and not any(name in present for name in NOTES):
@@ -185,12 +192,12 @@ def _temporary(round_: RoundContext, item: ManagedNamespace, target: QuotaTarget
         weights = columns.declared.weight[columns.guarantee != NOT_ADMITTED].sum()
         fair = snapshot.live_capacity * columns.declared.weight[item.row] / max(weights, SMALLEST)
         lasting = {
-            name: min(amount, max(share, item.unit[name]))
+            name: min(amount, max(share, target.unit[name]))
             for (name, amount), share in zip(target.level.items(), fair.tolist(), strict=True)
         }
         return Temporary(float(columns.deadline[item.row]), _quantities(lasting))
     if target.slack > FIRST_PODS and not target.exact:
-        return Temporary(None, _quantities({name: amount + item.unit[name] for name, amount in target.level.items()}))
+        return Temporary(None, _quantities({name: amount + target.unit[name] for name, amount in target.level.items()}))
     return None
 
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
 
 from fairburst.kube.enforce.controller_resync import ResyncPlanner, Room
+from fairburst.kube.enforce.division import counted, leaves_out_small
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite, amounts
 from fairburst.kube.jobs.reserve import Reserve
-from fairburst.kube.names import CLASS_OF, LARGE_QUOTA, SMALL_QUOTA
 from fairburst.kube.rounds.differences import Agenda
 from fairburst.kube.rounds.view import ClusterView, RoundContext, RoundPlan
 from fairburst.kube.usage.pod_usage import NamespaceUsage
@@ -42,18 +42,23 @@ class ResyncRounds:
             self._agenda.put(namespace, now)
 
     def _rooms(self, view: ClusterView, item: ManagedNamespace, written: Mapping[QuotaKey, QuotaWrite]) -> list[Room]:
-        usage = view.pods.namespace(item.namespace)
-        free = _room(view, written, item.quota_key, usage.stored)
-        cause = _figures(view, written, item.quota_keys)
-        if self._reserve is None or (item.entry is not None and item.entry.shares):
-            return [Room(free, item.demand.lacking, cause)]
-        return _rooms_by_size(self._reserve.small_owners(item.namespace), view, written, item, usage, free, cause)
+        """Return the room of small and of other controllers that lack pods."""
+        usage, cause = view.pods.namespace(item.namespace), _figures(view, written, item.quota_keys)
+        small_owners = frozenset[str]() if self._reserve is None else self._reserve.small_owners(item.namespace)
+        small = [owner for owner in item.demand.lacking if owner.uid in small_owners]
+        others = [owner for owner in item.demand.lacking if owner.uid not in small_owners]
+        own, of_small = _free(view, written, item.quota_key, usage), _free(view, written, item.quota_keys[-1], usage)
+        if not leaves_out_small(view.quotas.get(item.quota_key)):
+            of_small = {name: min(limit, of_small.get(name, math.inf)) for name, limit in own.items()}
+        return [Room(free, lacking, cause) for free, lacking in ((of_small, small), (own, others)) if lacking]
 
 
-def _room(view: ClusterView, written: Mapping[QuotaKey, QuotaWrite], key: QuotaKey, stored: Mapping[str, float]) -> dict[str, float]:
+def _free(view: ClusterView, written: Mapping[QuotaKey, QuotaWrite], key: QuotaKey, usage: NamespaceUsage) -> dict[str, float]:
     """Return the amounts that a quota still admits after this round's writes, by resource; empty without a quota."""
     quota, write = view.quotas.get(key), written.get(key)
-    hard = amounts(write.hard) if write is not None else amounts(quota.status.hard) if quota is not None else {}
+    if quota is None:
+        return {} if write is None else {name: limit - usage.stored.get(name, 0.0) for name, limit in amounts(write.hard).items()}
+    hard, stored = amounts(quota.status.hard if write is None or write.rescope else write.hard), counted(quota, usage)
     return {name: limit - stored.get(name, 0.0) for name, limit in hard.items()}
 
 
@@ -67,23 +72,3 @@ def _figures(view: ClusterView, written: Mapping[QuotaKey, QuotaWrite], keys: Co
             used = amounts(quota.status.used if quota is not None else {})
             figures.append((key, tuple(sorted(hard.items())), tuple(sorted(used.items()))))
     return tuple(figures)
-
-
-def _rooms_by_size(
-    small_owners: Collection[str],
-    view: ClusterView,
-    written: Mapping[QuotaKey, QuotaWrite],
-    item: ManagedNamespace,
-    usage: NamespaceUsage,
-    free: Mapping[str, float],
-    cause: Hashable,
-) -> list[Room]:
-    """Return the room of small and of large controllers: in their own quota, if there is one, and in the namespace's."""
-    rooms = []
-    for name, small in ((SMALL_QUOTA, True), (LARGE_QUOTA, False)):
-        lacking = [owner for owner in item.demand.lacking if (owner.uid in small_owners) is small]
-        if lacking:
-            part = usage.by_class.get(CLASS_OF[name])
-            own = _room(view, written, (item.namespace, name), part.stored if part is not None else {})
-            rooms.append(Room({key: min(limit, own.get(key, math.inf)) for key, limit in free.items()}, lacking, cause))
-    return rooms

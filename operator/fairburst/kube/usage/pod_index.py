@@ -141,7 +141,8 @@ class PodIndex:
             pods=entry.stored.sum.count,
             unmanaged_stored=self._amounts(entry.unmanaged_stored.amounts),
             by_class={
-                name: ClassUsage(self._amounts(each.sum.amounts), self._amounts(each.largest)) for name, each in entry.by_class.items()
+                name: ClassUsage(self._amounts(each.sum.amounts), self._amounts(each.largest), each.sum.count)
+                for name, each in entry.by_class.items()
             },
         )
 

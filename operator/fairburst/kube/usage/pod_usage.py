@@ -10,10 +10,11 @@ Amounts = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class ClassUsage:
-    """Sums over a namespace's counted pods of one priority class: their requests, and the largest of them per resource."""
+    """Sums over a namespace's counted pods of one priority class: their requests, the largest of them per resource, and their number."""
 
     stored: Amounts
     largest: Amounts
+    pods: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,10 +163,11 @@ def _small_level(levels: Levels, work: Work, ratio: float, config: DressConfig, 
     small_demand = work.small_demand[part]
     large_demand = np.maximum(levels.demand[part] - small_demand, 0.0)
     lend = config.start_mode is StartMode.TASK_BY_TASK
-    given, _ = divide_by_category(
+    given, large = divide_by_category(
         totals, small_demand, large_demand, levels.pool, ratio, lend_to_small=lend and not waited, lend_to_large=lend
     )
-    small[part] = given
+    # What neither demands is kept for small jobs, as far as the reserve goes: they can then start before they are decided on.
+    small[part] = np.maximum(given, np.minimum(ratio * totals, totals - large))
     return small
 
 
