@@ -33,14 +33,23 @@ NO_RESERVE = {"initialReservePercent": 0, "minReservePercent": 0, "stepSeconds":
 
 @dataclass(frozen=True)
 class Run:
-    """Waits of the small jobs' pods, seconds from the Job's submission to the pod's start, mean by job. ratios: δ, and errors: the mean
-    absolute error of the release ten seconds ahead (fraction of the pool), as the operator published them when a small job came."""
+    """Waits of the small jobs' pods, seconds from the Job's submission to the pod's start, mean by job.
+
+    ratios: δ, and errors: the mean absolute error of the release ten seconds ahead (fraction of the pool), as the operator published them
+    when a small job came. scopes: by quota, whether it counts only or leaves out (In, NotIn) pods of which classes.
+    """
 
     waits: tuple[float, ...]
     ratios: tuple[float, ...]
     errors: tuple[float, ...]
     status: dict[str, Any]
     classes: set[str]
+    scopes: dict[str, tuple[str, set[str]]]
+
+
+def scope_of(quota: dict[str, Any]) -> tuple[str, set[str]]:
+    (term,) = quota["spec"]["scopeSelector"]["matchExpressions"]
+    return term["operator"], set(term["values"])
 
 
 def seconds_of(timestamp: str) -> float:
@@ -66,6 +75,7 @@ def run(cluster: LiveCluster, name: str, settings: dict[str, Any]) -> Run:
             time.sleep(APART_SECONDS)
             seen.append(operator.metrics())
         status = cluster.status(ours)
+        scopes = {quota["metadata"]["name"]: scope_of(quota) for quota in cluster.items("resourcequotas", ours)}
         smalls = [f"small-{number}" for number in range(SMALL_JOBS)]
         until(lambda: all(len(starts(cluster, ours).get(one, ())) == SMALL_PODS for one in smalls), 500.0, "every small pod to start")
         seen.append(operator.metrics())
@@ -74,7 +84,7 @@ def run(cluster: LiveCluster, name: str, settings: dict[str, Any]) -> Run:
     cluster.admin("delete", "namespace", ours, theirs, "--wait=false")
     cluster.admin("delete", "configmap", "fairburst-memory-default", "-n", "fairburst-system")
     until(lambda: not cluster.running(ours) + cluster.running(theirs), 2 * PATIENCE_SECONDS, "the namespaces to be empty")
-    return Run(waits, tuple(one["fairburst_reserve_ratio"] for one in seen), tuple(error_of(one) for one in seen), status, classes)
+    return Run(waits, tuple(one["fairburst_reserve_ratio"] for one in seen), tuple(error_of(one) for one in seen), status, classes, scopes)
 
 
 def error_of(metrics: dict[str, float]) -> float:
@@ -120,3 +130,11 @@ def test_free_capacity_ten_seconds_ahead_is_foretold_within_a_tenth_of_capacity(
     """With heading and trailing tasks among the large job's. The published error is a recent mean; its median over both runs counts."""
     errors = [error for one in runs for error in one.errors]
     assert statistics.median(errors) <= 0.10, errors
+
+
+def test_each_pod_counted_for_one_quota(runs: tuple[Run, Run]) -> None:
+    """docs/decisions/0274"""
+    for one in runs:
+        assert one.scopes["fairburst-small"] == ("In", {"fairburst-small"})
+        assert one.scopes["fairburst"] == ("NotIn", {"system-node-critical", "system-cluster-critical", "fairburst-small"})
+        assert set(one.scopes) == {"fairburst", "fairburst-small"}
