@@ -86,12 +86,12 @@ class Watch:
     def end(self) -> None:
         """End the response without an error."""
         self.ended = True
-        self._server.watches[self.collection].discard(self)
+        self._server.watches[self.collection].pop(self, None)
         self.on_lines()
 
     def close(self) -> None:
         """Forget the watcher, which has closed its connection."""
-        self._server.watches[self.collection].discard(self)
+        self._server.watches[self.collection].pop(self, None)
 
     def event_line(self, kind: str, old: Object | None, new: Object, lines: dict[str, bytes] | None = None) -> bytes | None:
         """Return the line that reports a change to this watcher, or None. `lines` caches the lines of this change by event type."""
@@ -125,7 +125,7 @@ class ApiServer:
     def __init__(self, loop: VirtualLoop, config: Config, source: random.Random) -> None:
         self.loop, self.config = loop, config
         self.objects: dict[str, dict[Key, Object]] = {collection: {} for collection in KINDS}
-        self.watches: dict[str, set[Watch]] = {collection: set() for collection in KINDS}
+        self.watches: dict[str, dict[Watch, None]] = {collection: {} for collection in KINDS}  # in order of arrival
         self.observers: list[Callable[[Write], None]] = []
         self.requests: list[Callable[[str, str, str, Any], None]] = []
         self.webhook_down, self.refused_jobs = False, list[str]()
@@ -277,7 +277,7 @@ class ApiServer:
             line = watch.event_line(kind, old, new) if version > since else None
             if line is not None:
                 watch.put(line)
-        self.watches[collection].add(watch)
+        self.watches[collection][watch] = None
         seconds = float(params.get("timeoutSeconds") or self._source.uniform(300, 600))
         self.loop.call_later(seconds, watch.end)
         return watch

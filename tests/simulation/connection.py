@@ -54,7 +54,7 @@ class Link:
         self.server, self.identity, self.source = server, identity, source
         self.faults = Faults()
         self.alive = True
-        self.streams: set[Stream] = set()
+        self.streams: dict[Stream, None] = {}  # in order of arrival, so that a seed repeats itself
 
     @property
     def passes_writes(self) -> bool:
@@ -191,7 +191,7 @@ class Stream:
         self._ended = self._scheduled = False
         self._last_arrival = 0.0
         self.stalled = False
-        link.streams.add(self)
+        link.streams[self] = None
         watch.on_lines = self._on_lines
         if watch.lines or watch.ended:
             self._on_lines()
@@ -203,7 +203,7 @@ class Stream:
 
     def close(self) -> None:
         """End the watch, whose reader has closed its connection."""
-        self._link.streams.discard(self)
+        self._link.streams.pop(self, None)
         self._watch.close()
 
     def _on_lines(self) -> None:
