@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 import traceback
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
 
 logger = logging.getLogger(__name__)
 
@@ -37,13 +37,9 @@ class Containment:
         """Forget the problems of the last round."""
         self.problems.clear()
 
-    @contextmanager
-    def object(self, step: str, namespace: str) -> Iterator[None]:
+    def object(self, step: str, namespace: str) -> _Boundary:
         """Contain any exception of the block. `step`: what is done to the object; `namespace`: the one whose problem it becomes."""
-        try:
-            yield
-        except Exception as error:
-            self.note(step, namespace, error)
+        return _Boundary(self, step, namespace)
 
     def note(self, step: str, namespace: str, error: Exception) -> None:
         """Count the error and make it the namespace's problem; log it if its cause is new."""
@@ -55,3 +51,21 @@ class Containment:
         if cause not in self._logged and len(self._logged) < REMEMBERED_CAUSES:
             self._logged.add(cause)
             logger.error("an object's error is contained", extra={"step": step, "namespace": namespace, "problem": problem}, exc_info=error)
+
+
+@dataclass(slots=True)
+class _Boundary:
+    """The block of `Containment.object`. A class, because a generator is slower and a round enters several blocks for each queue."""
+
+    contained: Containment
+    step: str
+    namespace: str
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self.contained.note(self.step, self.namespace, error)
+        return True

@@ -20,7 +20,6 @@ from fairburst.policy.drf import (
     fill,
     put_rows,
     row_any,
-    row_any_above,
     take_in_order,
     take_rows,
     weighted_sum,
@@ -196,18 +195,10 @@ def _serve_without_windows(inputs: AllocationInput, capacity: FloatArray, left: 
 def _serve_spare(inputs: AllocationInput, guaranteed: FloatArray, capacity: FloatArray) -> FloatArray:
     """Divide the rest among unmet demand by weighted DRF (Pareto efficiency)."""
     left = np.maximum(capacity - column_sum(guaranteed), 0.0)
-    blocked = left <= slack_of(capacity)
-    if blocked.all():
+    if (left <= slack_of(capacity)).all():
         return np.zeros_like(guaranteed)
     unmet = _unmet(inputs.wanted, guaranteed)
-    short = row_any_above(unmet, 0.0)
-    if blocked.any():
-        short &= ~row_any(unmet[:, blocked] > 0)
-    rows = np.flatnonzero(short)
-    multiple = np.zeros(len(short))
-    if rows.size:
-        multiple[rows] = fill(take_rows(unmet, rows), np.full(rows.size, np.inf), inputs.weight[rows], capacity, left)
-    unmet *= multiple[:, None]
+    unmet *= fill(unmet, np.full(len(unmet), np.inf), inputs.weight, capacity, left)[:, None]
     return unmet
 
 

@@ -115,6 +115,7 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
                 level,
                 account.fair,
                 account.budget,
+                np.zeros(snapshot.demand.shape, order="F"),
             ),
         )
     view = Round(snapshot, config, columns, allocation, guaranteed, level, charge, account.fair, account.budget, account.unspent, now)
@@ -206,9 +207,8 @@ def _quiet_round(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig
             return None
     if not (np.array_equal(snapshot.live_capacity, quiet.live_capacity) and _same_units(snapshot.unit, quiet.unit)):
         return None
-    nothing = np.zeros(shape)
-    charge = np.zeros(shape[0])
-    view = Round(snapshot, config, columns, nothing, nothing, quiet.level, charge, quiet.fair, quiet.budget, None, now)
+    nothing = quiet.nothing
+    view = Round(snapshot, config, columns, nothing, nothing, quiet.level, nothing[:, 0], quiet.fair, quiet.budget, None, now)
     return _result(view, (), quiet.until)
 
 

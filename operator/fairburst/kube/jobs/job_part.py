@@ -101,7 +101,7 @@ class JobPartBuilder:
             draft = None if pods.alone else _add_pods(drafts, pods, len(resources))
             if draft is not None and pods.kind in ANNOUNCED_KINDS:
                 index.label(pods, small=pods.small, family=draft.family)
-        jobs = [(draft.running > 0, _job(draft, queue)) for draft in drafts.values() if draft.wanted.any() or draft.used.any()]
+        jobs = [(draft.running > 0, _job(draft, queue)) for draft in drafts.values() if any(draft.wanted) or any(draft.used)]
         alone = [_job_of_one(pods, queue) for pods in of_pods if pods.alone and any(pods.wanted)]
         return NamespaceJobs(
             pending=(*(job for running, job in jobs if not running), *alone),
@@ -125,9 +125,10 @@ class JobPartBuilder:
         if not isinstance(controller, KubeJob):
             return False
         metadata, template = controller.metadata, controller.spec.template.metadata
-        name = group_of(template) or metadata.uid
-        for priority_class in SIZE_CLASSES:
-            if index.job(JobKey(metadata.namespace, name, priority_class)) is not None and not group_of(template):
+        group = group_of(template)
+        name = group or metadata.uid
+        for priority_class in () if group else SIZE_CLASSES:
+            if index.job(JobKey(metadata.namespace, name, priority_class)) is not None:
                 return priority_class == SMALL_CLASS
         label = (template.labels or {}).get(SIZE_LABEL)
         if label is not None:
