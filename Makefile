@@ -4,6 +4,9 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
+# Python keeps what it compiles, whatever the environment says: the tests start many processes.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-slow test-long e2e test-fast lint crds cli-page chart package site image release-check lock bench bench-peers reproduce cluster-build browser clean fuzz simulate-faults fuzz-objects mutate audit nightly
 
 $(STAMP): requirements.lock pyproject.toml

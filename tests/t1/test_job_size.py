@@ -15,7 +15,7 @@ from fairburst.config import parse_config
 from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.names import MANAGED_LABEL
 from tests.support.job_sizes import SIZES, THRESHOLD, container, job_manifest
-from tests.support.live_cluster import install
+from tests.support.live_cluster import install, remove_policies
 from tests.support.prioritized_objects import namespace_labels
 from tests.support.queues import queue
 
@@ -30,9 +30,7 @@ def installed(cluster: Cluster) -> Iterator[Cluster]:
     config = parse_config(f"pool: {{name: {POOL}}}\nsmallJobs: {{enabled: true}}")
     manifests = install(cluster, config, "job-size-operator")
     yield cluster
-    for manifest in manifests:
-        if "AdmissionPolicy" in manifest["kind"]:
-            cluster.kubectl("delete", manifest["kind"], manifest["metadata"]["name"], "--ignore-not-found")
+    remove_policies(cluster, manifests)
 
 
 @pytest.fixture
