@@ -20,7 +20,7 @@ from e2e.cluster.errors import ClusterError
 
 JsonObject = dict[str, Any]
 Query = Mapping[str, str]
-STRICTLY = {"fieldValidation": "Strict"}  # as kubectl does
+AS_KUBECTL = {"fieldValidation": "Strict", "fieldManager": "kubectl"}
 DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 METADATA = "application/json;g=meta.k8s.io;v=v1;as=PartialObjectMetadataList"
 REQUEST_SECONDS = 60
@@ -76,16 +76,16 @@ class Objects:
 
     def create(self, obj: JsonObject, **parameters: str) -> JsonObject:
         """Return the object as stored."""
-        return self.request("POST", self._of(obj), obj, query=STRICTLY | parameters)
+        return self.request("POST", self._of(obj), obj, query=AS_KUBECTL | parameters)
 
     def apply(self, obj: JsonObject) -> None:
         """Apply an object as `kubectl apply --server-side --force-conflicts` does."""
         path = f"{self._of(obj)}/{obj['metadata']['name']}"
-        self.request("PATCH", path, obj, form="apply-patch+yaml", query=STRICTLY | {"fieldManager": "kubectl", "force": "true"})
+        self.request("PATCH", path, obj, form="apply-patch+yaml", query=AS_KUBECTL | {"force": "true"})
 
     def patch(self, kind: str, name: str, namespace: str, change: JsonObject, subresource: str = "") -> None:
         path = self._find(kind).path(namespace, name, subresource)
-        self.request("PATCH", path, change, form="merge-patch+json", query=STRICTLY)
+        self.request("PATCH", path, change, form="merge-patch+json", query=AS_KUBECTL)
 
     def delete(self, kind: str, name: str, namespace: str = "") -> None:
         """Ask for the deletion of an object, and wait for nothing."""
