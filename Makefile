@@ -4,6 +4,9 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
+# Python keeps what it compiles, whatever the environment says: the tests start many processes.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-slow test-long e2e test-fast lint crds cli-page chart package site image release-check lock bench bench-peers reproduce cluster-build browser clean fuzz simulate-faults fuzz-objects mutate audit nightly
 
 $(STAMP): requirements.lock pyproject.toml
@@ -22,9 +25,10 @@ tests = $(BIN)/python -m tests.support.second_try
 QUICK   := "not measure and not slow and not long"
 MEASURE := "measure and not long"
 
+# Three workers on two cores: tests on a control plane wait for half of their time.
 ## test: style, types, contracts, then every test; builds the control plane first if it is not cached
 test: lint cluster-build
-	$(tests) quick -m $(QUICK) -n 2 --dist loadfile --no-loadscope-reorder
+	$(tests) quick -m $(QUICK) -n 3 --dist loadfile --no-loadscope-reorder
 	$(tests) measure -m $(MEASURE)
 
 ## test-slow: the chart on an API server, and the papers' experiments in their quick forms; CI runs it too

@@ -27,12 +27,14 @@ from typing import Any, NoReturn, Self
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from e2e.cluster import Cluster
+from e2e.cluster import Cluster, ClusterError
+from e2e.objects import objects_of
+from e2e.waiting import until
 from fairburst.cli.main import main
+from fairburst.kube.names import PLURALS
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 20.0
-CRDS = ("crd/latencyqueues.fairburst.dev", "crd/throughputqueues.fairburst.dev")
 
 
 class OperatorError(Exception):
@@ -188,9 +190,22 @@ def install_manifests(cluster: Cluster, config: Path, subject_user: str | None =
 
     Raises OperatorError with the command's own message, or ClusterError if the cluster refuses.
     """
-    manifests = _manifests(config, subject_user)
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=manifests, timeout=60)
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *CRDS, timeout=60)
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast
+    apply_manifests(cluster, yaml.load_all(_manifests(config, subject_user), loader))
+
+
+def apply_manifests(cluster: Cluster, manifests: Iterable[dict[str, Any]]) -> None:
+    """Apply the objects of an installation, and wait until the queue kinds are served."""
+    objects = objects_of(cluster.kubeconfig)
+    for one in manifests:
+        objects.apply(one)
+
+    def served() -> bool:
+        with contextlib.suppress(ClusterError):
+            return all(objects.list(kind) is not None for kind in PLURALS.values())
+        return False
+
+    until(served, READY_SECONDS, "the queue kinds to be served")
 
 
 def uninstall_manifests(cluster: Cluster, config: Path, subject_user: str | None = "fairburst") -> None:
@@ -199,14 +214,19 @@ def uninstall_manifests(cluster: Cluster, config: Path, subject_user: str | None
 
 
 def _manifests(config: Path, subject_user: str | None) -> str:
-    """Return the output of `fairburst manifests`, run in this process: another one takes a second of processor time to start."""
-    command = ["manifests", "--config", str(config), *(["--subject-user", subject_user] if subject_user else [])]
+    """Return the output of `fairburst manifests`."""
+    done = run_command("manifests", "--config", str(config), *(["--subject-user", subject_user] if subject_user else []))
+    if done.returncode != 0:
+        raise OperatorError(f"`fairburst {' '.join(done.args)}` ended with {done.returncode}:\n{done.stderr.strip()}")
+    return done.stdout
+
+
+def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of fairburst in this process: another one takes a second of processor time to start."""
     printed, complaint = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(complaint):
-        status = main(command)
-    if status != 0:
-        raise OperatorError(f"`fairburst {' '.join(command)}` ended with {status}:\n{complaint.getvalue().strip()}")
-    return printed.getvalue()
+        status = main(list(arguments))
+    return subprocess.CompletedProcess(arguments, status, printed.getvalue(), complaint.getvalue())
 
 
 def merged(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:

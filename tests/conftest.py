@@ -5,7 +5,7 @@ import pytest
 from tests.support import profiles
 
 # The files without a control plane that take longest.
-LONG_FILES = {"test_simulation.py", "test_turns_of_whole_work.py", "test_whole_pods.py"}
+LONG_FILES = {"test_example.py", "test_harness.py", "test_simulation.py", "test_turns_of_whole_work.py", "test_whole_pods.py"}
 
 profiles.load()
 

@@ -197,19 +197,17 @@ class Cluster:
     ) -> list[str]:
         """Add `count` kwok nodes, numbered after existing ones of that prefix. Return their names once all are Ready and untainted."""
         control_plane = self._own()
-        taken = [self._node_number(name, name_prefix) for name in self.kubectl("get", "nodes", "-o", "name").split()]
+        taken = [self._node_number(node["metadata"]["name"], name_prefix) for node in self.request("GET", "/api/v1/nodes")["items"]]
         first = max(taken, default=-1) + 1
         names = [f"{name_prefix}-{number:03d}" for number in range(first, first + count)]
-        manifests = node_manifests(names, {"cpu": cpu, "memory": memory, **(extended or {})}, labels or {})
-        self.kubectl(
-            "create", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}), timeout=START_SECONDS + count
-        )
+        for manifest in node_manifests(names, {"cpu": cpu, "memory": memory, **(extended or {})}, labels or {}):
+            self.request("POST", "/api/v1/nodes", manifest)
         control_plane.wait(f"{count} nodes to be ready", lambda: self._nodes_ready(names), seconds=START_SECONDS + count)
         return names
 
     @staticmethod
     def _node_number(name: str, prefix: str) -> int:
-        match = re.fullmatch(rf"node/{re.escape(prefix)}-(\d+)", name)
+        match = re.fullmatch(rf"{re.escape(prefix)}-(\d+)", name)
         return int(match.group(1)) if match else -1
 
     def _nodes_ready(self, names: list[str]) -> bool:
@@ -245,7 +243,7 @@ class Cluster:
         self._own().start_component(component)
 
     def down(self) -> None:
-        """End every process, wait, kill the remaining ones and delete the data. A cluster that is already down is no error."""
+        """Kill every process, wait for their ends and delete the data. A cluster that is already down is no error."""
         self._own().down()
 
     def check(self) -> None:

@@ -31,12 +31,12 @@ from e2e.cluster.components import (
 )
 from e2e.cluster.errors import ClusterError, nearest
 from e2e.cluster.fetch import fetch
-from e2e.cluster.processes import ProcessIdentity, identify, spawn, unbroken
+from e2e.cluster.processes import identify, spawn, unbroken
 from e2e.cluster.state import State, cluster_names, load_state
 
 START_SECONDS = 60  # for each step of a start; on two idle cores all of them together take 5 s
 STOP_SECONDS = 90  # an API server drains its watches for up to a minute after SIGTERM and holds its port meanwhile
-DOWN_SECONDS = 5  # `down` deletes the data, so it kills any process that has not ended by then
+DOWN_SECONDS = 5
 
 
 class ControlPlane:
@@ -216,17 +216,15 @@ class ControlPlane:
         self.state.save()
 
     def down(self) -> None:
-        """End every process, wait, kill the remaining ones and delete the data. A cluster that is already down is no error."""
+        """Kill every process, wait for their ends and delete the data. A cluster that is already down is no error."""
         atexit.unregister(self._down_at_exit)
         recorded = self._recorded()
         if recorded is not None:
             self.state.processes = recorded.processes  # another command may have restarted some of them
         processes = self.state.processes
-        deadline = time.monotonic() + DOWN_SECONDS
-        # Clients before their server: the API server waits for open watches before it ends, and every component needs etcd.
-        for group in (COMPONENTS[2:], (APISERVER,), (ETCD,)):
-            _end([process for component in group if (process := processes.get(component))], deadline)
-        survivors = [process.pid for process in processes.values() if process.alive()]
+        for process in processes.values():
+            process.send(signal.SIGKILL)  # SIGTERM would let the API server wait for its clients, and nothing of the data is kept
+        survivors = [process.pid for process in processes.values() if not process.wait(DOWN_SECONDS)]
         if survivors:
             raise ClusterError(f"cluster {self.name}: processes {survivors} survived SIGKILL; its state stays in {self.plan.layout.folder}")
         processes.clear()
@@ -253,16 +251,6 @@ def reap_orphans() -> None:
             found = ControlPlane.recorded(name)
             if found.state.owner is not None and not found.state.owner.alive():
                 found.down()
-
-
-def _end(processes: list[ProcessIdentity], deadline: float) -> None:
-    """Send SIGTERM to all. At the deadline (monotonic seconds), send SIGKILL to those that still run."""
-    for process in processes:
-        process.send(signal.SIGTERM)
-    for process in processes:
-        if not process.wait(max(0.0, deadline - time.monotonic())):
-            process.send(signal.SIGKILL)
-            process.wait(DOWN_SECONDS)
 
 
 def _checked(component: str) -> str:

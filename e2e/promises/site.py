@@ -19,7 +19,7 @@ import yaml
 from e2e.cluster import Cluster, ClusterError
 from e2e.harness import samples_by_name
 from e2e.kind.cluster import KindCluster
-from e2e.promises.reading import JsonObject, Reader
+from e2e.objects import JsonObject, objects_of
 from e2e.waiting import until
 from e2e.workload.job_object import WORKLOAD_IMAGE
 from fairburst.quantity import parse_quantity
@@ -131,15 +131,11 @@ class Site:
 
     def get(self, kind: str, name: str, namespace: str = "") -> JsonObject:
         """Return the object; empty if there is none."""
-        return self._reader.get(kind, name, namespace)
+        return objects_of(self.cluster.kubeconfig).get(kind, name, namespace)
 
     def list(self, kind: str, namespace: str = "", labels: str = "") -> Sequence[JsonObject]:
         """Return all objects of a namespace, or of all namespaces, that have these labels."""
-        return self._reader.list(kind, namespace, labels)
-
-    @cached_property
-    def _reader(self) -> Reader:
-        return Reader(self.cluster.kubeconfig)
+        return objects_of(self.cluster.kubeconfig).list(kind, namespace, labels)
 
     def patch(self, kind: str, name: str, namespace: str, change: JsonObject) -> None:
         self.cluster.kubectl("patch", kind, name, "-n", namespace, "--type=merge", "-p", json.dumps(change))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from e2e.promises.reading import JsonObject
+from e2e.objects import JsonObject
 from e2e.promises.site import PATIENCE_SECONDS, Site, condition
 from e2e.waiting import until
 

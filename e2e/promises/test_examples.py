@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.promises.reading import JsonObject
+from e2e.objects import JsonObject
 from e2e.promises.site import PATIENCE_SECONDS, SUITE_CONFIG, Site, namespace_object
 from e2e.waiting import until
 from tests.t1.test_examples import EXAMPLES, FILES, documents, promised

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 
-from e2e.promises.reading import JsonObject
+from e2e.objects import JsonObject
 from e2e.promises.site import PATIENCE_SECONDS, Site, instant, job, pod, task_spec, times
 from e2e.waiting import until
 from fairburst.kube.names import GATE, HELD_ANNOTATION

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 
-from e2e.promises.reading import JsonObject
+from e2e.objects import JsonObject
 from e2e.promises.site import MINIMUM_RUN_SECONDS, PATIENCE_SECONDS, Site, burst, condition, instant, job, task_spec
 from e2e.waiting import until
 

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from e2e.cluster import Cluster
+from e2e.objects import objects_of
 
 JsonObject = dict[str, Any]
 
@@ -37,8 +38,11 @@ class Account:
 
 def service_account(cluster: Cluster, name: str, home: str) -> Account:
     """Create a service account, and return it with a token of two hours."""
-    cluster.kubectl("create", "serviceaccount", name, "-n", home)
-    return Account(cluster, f"--token={cluster.kubectl('create', 'token', name, '-n', home, '--duration=2h').strip()}")
+    objects = objects_of(cluster.kubeconfig)
+    objects.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": home}})
+    wish = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 7200}}
+    answer = objects.request("POST", f"/api/v1/namespaces/{home}/serviceaccounts/{name}/token", wish)
+    return Account(cluster, f"--token={answer['status']['token']}")
 
 
 def account_kubeconfig(cluster: Cluster, home: str, account: str, folder: Path) -> Path:

@@ -19,6 +19,7 @@ from tests.support.queues import queue
 JsonObject = dict[str, Any]
 PATIENCE_SECONDS = 120.0
 HOME = "accounts"  # the namespace of the tenants' service accounts
+RBAC = "rbac.authorization.k8s.io/v1"
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Arena(OperatedCluster):
 
     def __init__(self, cluster: Cluster, operator: OperatorProcess) -> None:
         super().__init__(cluster, operator)
-        cluster.kubectl("create", "namespace", HOME)
+        self.create(work.namespace(HOME))
 
     def tenant(self, kind: str = "ThroughputQueue", **spec: Any) -> Tenant:
         """A tenant whose queue has been decided on and whose quota is written."""
@@ -61,19 +62,19 @@ class Arena(OperatedCluster):
         """A tenant of a namespace that has no queue."""
         name = self.new_namespace("tenant")
         account = service_account(self.cluster, name, HOME)
-        self.cluster.kubectl("create", "rolebinding", "edit", "-n", name, "--clusterrole=edit", f"--serviceaccount={HOME}:{name}")
-        resizes = ["create", "role", "resizes", "-n", name, "--verb=get,patch,update", "--resource=pods/resize"]
-        self.cluster.kubectl(*resizes)
-        self.cluster.kubectl("create", "rolebinding", "resizes", "-n", name, "--role=resizes", f"--serviceaccount={HOME}:{name}")
+        rules = [{"apiGroups": [""], "resources": ["pods/resize"], "verbs": ["get", "patch", "update"]}]
+        role = {"apiVersion": RBAC, "kind": "Role", "metadata": {"name": "resizes", "namespace": name}, "rules": rules}
+        self.create(role, binding(name, "ClusterRole", "edit"), binding(name, "Role", "resizes"))
         return Tenant(name, account)
 
     def seconds_to_serve(self, tenant: Tenant, patience_seconds: float) -> float:
-        """Create the tenant's queue, and return the time until its quota is there. It asks without a pause, for a fine measurement."""
+        """Create the tenant's queue, and return the time until its quota is there, to a fiftieth of a second or so."""
         began = time.monotonic()
         self.create(queue("ThroughputQueue", {}, tenant.name))
         while not self.hard(tenant.name):
             if time.monotonic() > began + patience_seconds:
                 raise NotInTimeError(f"no quota for {tenant.name} in {patience_seconds:g} s")
+            time.sleep(0.02)
         return time.monotonic() - began
 
     def act_as_kubelet(self, where: str) -> None:
@@ -82,6 +83,14 @@ class Arena(OperatedCluster):
         for one in self.items("pods", where):
             if one["metadata"].get("deletionTimestamp", "9") < now and one["status"]["phase"] == "Running":
                 self.patch("pod", one["metadata"]["name"], where, {"status": {"phase": "Failed"}}, "status")
+
+
+def binding(tenant: str, kind: str, role: str) -> JsonObject:
+    """Bind a tenant's account to a role in its namespace."""
+    subject = {"kind": "ServiceAccount", "name": tenant, "namespace": HOME}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}
+    metadata = {"name": role, "namespace": tenant}
+    return {"apiVersion": RBAC, "kind": "RoleBinding", "metadata": metadata, "roleRef": reference, "subjects": [subject]}
 
 
 def bursty(cpu: int, seconds: int = 120, **more: Any) -> JsonObject:

@@ -14,11 +14,12 @@ from typing import Any
 import yaml
 
 from e2e.cluster import Cluster, ClusterError
-from e2e.harness import CRDS, OperatorProcess
+from e2e.harness import OperatorProcess, apply_manifests
+from e2e.objects import METADATA, objects_of
 from e2e.waiting import PATIENCE_SECONDS, Answer, NotInTimeError, until
 from fairburst.config import Config
 from fairburst.kube.api.client import ApiClient
-from fairburst.kube.install.manifests import Subject, all_manifests, to_yaml
+from fairburst.kube.install.manifests import Subject, all_manifests
 from fairburst.kube.names import QUOTA_NAME
 from fairburst.quantity import parse_quantity
 from tests.support import work
@@ -35,6 +36,7 @@ class LiveCluster:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
+        self.objects = objects_of(cluster.kubeconfig)
 
     # Writes
 
@@ -45,16 +47,12 @@ class LiveCluster:
     def create(self, *objects: JsonObject) -> None:
         work.create(self.cluster, *objects)
 
-    def apply(self, *objects: JsonObject) -> None:
-        self.cluster.kubectl("apply", "-f", "-", input=work.listed(*objects))
-
     def patch(self, kind: str, name: str, where: str, change: JsonObject, subresource: str = "") -> None:
-        more = [f"--subresource={subresource}"] if subresource else []
-        self.cluster.kubectl("patch", kind, name, "-n", where, "--type=merge", "-p", json.dumps(change), *more)
+        self.objects.patch(kind, name, where, change, subresource)
 
     def delete(self, kind: str, name: str, where: str) -> None:
         """Ask for the deletion of an object, and wait for nothing."""
-        self.cluster.kubectl("delete", kind, name, "-n", where, "--wait=false")
+        self.objects.delete(kind, name, where)
 
     def delete_jobs(self, where: str) -> None:
         """Delete all Jobs of a namespace, and wait until their pods are gone."""
@@ -67,22 +65,15 @@ class LiveCluster:
 
     def get(self, kind: str, name: str, where: str = "") -> JsonObject:
         """Return an object; empty if there is none."""
-        text = self.cluster.kubectl("get", kind, name, "-n", where, "-o", "json", "--ignore-not-found")
-        found: JsonObject = json.loads(text) if text.strip() else {}
-        return found
+        return self.objects.get(kind, name, where)
 
     def items(self, kinds: str, where: str = "", labels: str = "") -> list[JsonObject]:
         """Return the objects of a namespace, or of all namespaces, that have these labels."""
-        place = ["-n", where] if where else ["-A"]
-        selector = ["-l", labels] if labels else []
-        found: list[JsonObject] = json.loads(self.cluster.kubectl("get", kinds, *place, *selector, "-o", "json"))["items"]
-        return found
+        return [one for kind in kinds.split(",") for one in self.objects.list(kind, where, labels)]
 
     def stored(self, obj: JsonObject) -> JsonObject:
         """Return an object as the API server would store it. Raise ClusterError with its words if it would refuse it."""
-        printed = self.cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(obj))
-        found: JsonObject = json.loads(printed)
-        return found
+        return self.objects.create(obj, dryRun="All")
 
     def priority_of(self, pod: JsonObject) -> str | None:
         """Return the name of the priority class with which a pod would be stored."""
@@ -114,9 +105,8 @@ class LiveCluster:
     def running(self, where: str) -> list[str]:
         """Return the names of the pods that run and have not been asked to end."""
         # Only these, and only their names: a namespace may have thousands of ended pods, and tests ask several times a second.
-        columns = r'jsonpath={range .items[*]}{.metadata.name} {.metadata.deletionTimestamp}{"\n"}{end}'
-        listed = self.cluster.kubectl("get", "pods", "-n", where, "--field-selector=status.phase=Running", "-o", columns)
-        return sorted(words[0] for line in listed.splitlines() if len(words := line.split()) == 1)
+        pods = [one["metadata"] for one in self.objects.list("pods", where, fields="status.phase=Running", accept=METADATA)]
+        return sorted(one["name"] for one in pods if "deletionTimestamp" not in one)
 
     def occupying(self, where: str) -> int:
         """Return how many of a namespace's pods occupy a node."""
@@ -207,9 +197,15 @@ class OperatedCluster(LiveCluster):
 def install(cluster: Cluster, config: Config, user: str = "fairburst") -> list[JsonObject]:
     """Apply all objects of an installation, without an operator. Return them once the queue kinds are served."""
     manifests = all_manifests(config, Subject(user=user))
-    cluster.kubectl("apply", "-f", "-", input=to_yaml(manifests))
-    cluster.kubectl("wait", "--for=condition=Established", *CRDS, "--timeout=60s", timeout=70)
+    apply_manifests(cluster, manifests)
     return manifests
+
+
+def remove_policies(cluster: Cluster, manifests: list[JsonObject]) -> None:
+    """Delete the policies among an installation's objects, so that other tests on the cluster are not subject to them."""
+    for one in manifests:
+        if "AdmissionPolicy" in one["kind"]:
+            objects_of(cluster.kubeconfig).delete(one["kind"], one["metadata"]["name"])
 
 
 async def burst_at_once(cluster: Cluster, where: str, pods: Sequence[JsonObject]) -> None:

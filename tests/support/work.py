@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from e2e.cluster import Cluster
+from e2e.objects import objects_of
 from fairburst.kube.queues.job_annotations import FAMILY
 
 JsonObject = dict[str, Any]
@@ -67,10 +67,6 @@ def _named(where: str, name: str) -> JsonObject:
     return {"name": name, "namespace": where} if where else {"name": name}
 
 
-def listed(*objects: JsonObject) -> str:
-    """All of them as one text for kubectl."""
-    return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-
-
 def create(cluster: Cluster, *objects: JsonObject) -> None:
-    cluster.kubectl("create", "-f", "-", input=listed(*objects), timeout=120)
+    for one in objects:
+        objects_of(cluster.kubeconfig).create(one)

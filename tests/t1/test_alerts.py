@@ -53,7 +53,7 @@ class WatchedCluster(OperatedCluster):
 
     def queue(self, kind: str, where: str, spec: JsonObject) -> None:
         """Create a namespace and its queue, and wait for the class."""
-        self.apply(namespace(where), queue(kind, spec, where))
+        self.create(namespace(where), queue(kind, spec, where))
         self.wait_class(where)
 
     @contextlib.contextmanager
@@ -96,14 +96,14 @@ def site(fresh_cluster: Callable[..., Cluster], tmp_path_factory: pytest.TempPat
         found = WatchedCluster(cluster, operator, server, faults)
         found.queue("LatencyQueue", "hard", latency(4))
         found.queue("ThroughputQueue", "batch", {})
-        found.apply(job("batch", "work", 20, seconds=5, rounds=400))
+        found.create(job("batch", "work", 20, seconds=5, rounds=400))
         yield found
 
 
 def test_nothing_fires_while_all_is_well(site: WatchedCluster) -> None:
     """Batch work comes and goes, and a burst is met."""
     time.sleep(5)
-    site.apply(job("hard", "met", 4, seconds=10))
+    site.create(job("hard", "met", 4, seconds=10))
     time.sleep(QUIET_SECONDS)
     status = site.status("hard")
     assert status["class"] == "Hard"
@@ -114,24 +114,24 @@ def test_nothing_fires_while_all_is_well(site: WatchedCluster) -> None:
 def test_a_hard_queue_whose_pods_fit_the_nodes_only_in_sum_is_at_risk(site: WatchedCluster) -> None:
     """27 cpu are promised, which is three pods of 9 at a time, and two nodes of 16 hold two. This burst takes no more than two."""
     site.queue("LatencyQueue", "wide", latency(27, deadline=20))
-    site.apply(job("wide", "burst", 2, cpu=9, seconds=10))
+    site.create(job("wide", "burst", 2, cpu=9, seconds=10))
     site.fires("FairburstPromiseAtRisk")
     site.cluster.kubectl("delete", "latencyqueue", "queue", "-n", "wide")  # it leaves no room for another hard queue
 
 
 def test_a_job_that_starts_whole_and_is_larger_than_the_pool_waits(site: WatchedCluster) -> None:
     site.queue("ThroughputQueue", "stuck", {"enforcement": "Suspend"})
-    site.apply(job("stuck", "giant", 40))
+    site.create(job("stuck", "giant", 40))
     site.fires("FairburstQueueWaits")
 
 
 def test_a_burst_on_a_cluster_full_of_work_that_never_ends_is_missed(site: WatchedCluster) -> None:
     """The burst's deadline of 30 s is part of the time."""
     site.cluster.kubectl("delete", "job", "work", "-n", "batch")
-    site.apply(job("batch", "endless", 32))
+    site.create(job("batch", "endless", 32))
     until(lambda: len(site.running("batch")) >= 28, 60, "batch work everywhere")
     site.queue("LatencyQueue", "late", latency(8))
-    site.apply(job("late", "burst", 8, seconds=10))
+    site.create(job("late", "burst", 8, seconds=10))
     site.fires("FairburstBurstMissed")
     site.cluster.kubectl("delete", "job", "endless", "-n", "batch")
 

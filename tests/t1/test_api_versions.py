@@ -16,10 +16,11 @@ import yaml
 from benchmarks.peers.binaries import module_source
 from e2e.cluster import Cluster, ClusterError
 from e2e.harness import OperatorProcess
+from e2e.objects import objects_of
 from e2e.waiting import PATIENCE_SECONDS, until
 from fairburst.kube.install.crd import all_crds
 from fairburst.kube.names import GROUP, PLURALS, SERVED_VERSIONS, USERS_VERSION, VERSION
-from tests.support import queues
+from tests.support import queues, work
 from tests.support.queue_specs import BAD, BAD_THROUGHPUT
 from tests.support.queues import changed, full_status, to_status
 
@@ -46,7 +47,7 @@ def operated(fresh_cluster: Callable[..., Cluster]) -> Iterator[Cluster]:
 
 
 def make_namespace(cluster: Cluster, name: str) -> str:
-    cluster.kubectl("create", "namespace", name)
+    work.create(cluster, work.namespace(name))
     return name
 
 
@@ -54,14 +55,15 @@ def manifest(kind: str, version: str, where: str, spec: JsonObject) -> JsonObjec
     return {"apiVersion": f"{GROUP}/{version}", "kind": kind, "metadata": {"name": "queue", "namespace": where}, "spec": spec}
 
 
-def create(cluster: Cluster, obj: JsonObject, *flags: str) -> str:
-    return cluster.kubectl("create", "-f", "-", *flags, input=json.dumps(obj))
+def stored(cluster: Cluster, obj: JsonObject) -> JsonObject:
+    """Return the object as the API server would store it."""
+    return objects_of(cluster.kubeconfig).create(obj, dryRun="All")
 
 
 def read(cluster: Cluster, kind: str, version: str, where: str) -> JsonObject:
     """Return the object in one version, without managed fields: these name the version through which each field was written."""
     path = f"/apis/{GROUP}/{version}/namespaces/{where}/{PLURALS[kind]}/queue"
-    obj: JsonObject = json.loads(cluster.kubectl("get", "--raw", path))
+    obj = objects_of(cluster.kubeconfig).request("GET", path)
     obj["metadata"].pop("managedFields", None)
     return obj
 
@@ -74,7 +76,7 @@ def other(version: str) -> str:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_field_is_the_same_in_both_versions_the_status_included(operated: Cluster, kind: str, version: str) -> None:
     where = make_namespace(operated, f"same-{kind.lower()}-{version}")
-    create(operated, manifest(kind, version, where, ELSEWHERE | KINDS[kind]))
+    work.create(operated, manifest(kind, version, where, ELSEWHERE | KINDS[kind]))
     path = f"{PLURALS[kind]}.{version}.{GROUP}"
     status = to_status(full_status())
     operated.kubectl("patch", path, "queue", "-n", where, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
@@ -89,7 +91,7 @@ def test_every_field_is_the_same_in_both_versions_the_status_included(operated: 
 @pytest.mark.parametrize("version", SERVED_VERSIONS)
 def test_a_queue_of_either_version_is_served_and_a_change_through_the_other_too(operated: Cluster, version: str) -> None:
     where = make_namespace(operated, f"served-{version}")
-    create(operated, manifest("ThroughputQueue", version, where, {"weight": 1}))
+    work.create(operated, manifest("ThroughputQueue", version, where, {"weight": 1}))
 
     def status() -> JsonObject:
         found: JsonObject = read(operated, "ThroughputQueue", version, where).get("status") or {}
@@ -106,11 +108,8 @@ def test_a_queue_of_either_version_is_served_and_a_change_through_the_other_too(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_versions_have_the_same_defaults(operated: Cluster, kind: str) -> None:
-    stored = [
-        json.loads(create(operated, manifest(kind, version, "default", ELSEWHERE | KINDS[kind]), "--dry-run=server", "-o", "json"))
-        for version in SERVED_VERSIONS
-    ]
-    assert stored[0]["spec"] == stored[1]["spec"]
+    first, second = (stored(operated, manifest(kind, version, "default", ELSEWHERE | KINDS[kind]))["spec"] for version in SERVED_VERSIONS)
+    assert first == second
 
 
 @pytest.mark.parametrize(
@@ -124,7 +123,7 @@ def test_both_versions_refuse_the_same_in_the_same_words(operated: Cluster, kind
     said = []
     for version in SERVED_VERSIONS:
         with pytest.raises(ClusterError) as caught:
-            create(operated, manifest(kind, version, "default", changed(spec, changes)), "--dry-run=server")
+            stored(operated, manifest(kind, version, "default", changed(spec, changes)))
         said.append(str(caught.value).replace(version, "VERSION"))
     assert said[0] == said[1]
     assert "invalid" in said[0].lower() or "unknown field" in said[0]
@@ -133,7 +132,7 @@ def test_both_versions_refuse_the_same_in_the_same_words(operated: Cluster, kind
 @pytest.mark.parametrize("version", SERVED_VERSIONS)
 def test_a_tenant_is_refused_through_either_version(operated: Cluster, version: str) -> None:
     where = make_namespace(operated, f"tenant-{version}")
-    create(operated, manifest("ThroughputQueue", version, where, {}))
+    work.create(operated, manifest("ThroughputQueue", version, where, {}))
     operated.kubectl("create", "rolebinding", "edits", "-n", where, "--clusterrole=fairburst-queues-edit.default", "--user=tenant")
     patch = ["patch", f"throughputqueues.{version}.{GROUP}", "queue", "-n", where, "--type=merge", "--as=tenant"]
     with pytest.raises(ClusterError, match="weigh"):
@@ -143,7 +142,7 @@ def test_a_tenant_is_refused_through_either_version(operated: Cluster, version: 
 @pytest.mark.parametrize(("short", "kind"), [("latq", "LatencyQueue"), ("thrq", "ThroughputQueue")])
 def test_get_prints_the_same_columns_in_both_versions_and_prefers_v1beta1(operated: Cluster, short: str, kind: str) -> None:
     where = make_namespace(operated, f"columns-{short}")
-    create(operated, manifest(kind, VERSION, where, ELSEWHERE | KINDS[kind]))
+    work.create(operated, manifest(kind, VERSION, where, ELSEWHERE | KINDS[kind]))
     plain = [operated.kubectl("get", f"{PLURALS[kind]}.{version}.{GROUP}", "-n", where) for version in SERVED_VERSIONS]
     assert plain[0].splitlines()[0] == plain[1].splitlines()[0] == operated.kubectl("get", short, "-n", where).splitlines()[0]
     assert "EXPLANATION" in operated.kubectl("get", short, "-n", where, "-o", "wide").splitlines()[0]

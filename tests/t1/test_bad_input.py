@@ -46,8 +46,8 @@ def site(fresh_cluster: Callable[..., Cluster]) -> Iterator[OperatedCluster]:
     cluster = fresh_cluster(nodes=NODES)
     with OperatorProcess(cluster, name="bad-input") as operator:
         made = OperatedCluster(cluster, operator)
-        made.apply(namespace("steady"), queue("ThroughputQueue", {}, "steady"), job("steady", 6))
-        made.apply(namespace("bursty"), queue("LatencyQueue", latency_spec("16", 10, 60), "bursty"))
+        made.create(namespace("steady"), queue("ThroughputQueue", {}, "steady"), job("steady", 6))
+        made.create(namespace("bursty"), queue("LatencyQueue", latency_spec("16", 10, 60), "bursty"))
         made.wait_running("steady", 6)
         made.wait_class("bursty", "Hard")
         until(lambda: admits_one_more(made.hard("steady")), PATIENCE_SECONDS, "the bystander's quota")
@@ -111,7 +111,7 @@ def test_what_cannot_be_is_refused_by_the_api_server_with_the_field_named(
 def test_a_resource_that_no_node_has_is_named_in_a_condition(site: OperatedCluster) -> None:
     spec = latency_spec("8", 20, 120)
     spec["burst"]["resources"]["example.com/fpga"] = 4
-    site.apply(namespace("unknown"), queue("LatencyQueue", spec, "unknown"))
+    site.create(namespace("unknown"), queue("LatencyQueue", spec, "unknown"))
     admitted = wait_for_condition(site, "unknown", "Admitted", "UnknownResource")
     assert admitted["status"] == "False"
     assert "example.com/fpga" in admitted["message"]
@@ -120,12 +120,12 @@ def test_a_resource_that_no_node_has_is_named_in_a_condition(site: OperatedClust
 
 def test_the_largest_allowed_spec_is_taken_in(site: OperatedCluster) -> None:
     bursts = [scheduled(f"2030-01-{1 + n // 24:02d}T{n % 24:02d}:00:00Z", resources={"cpu": 1, "memory": "1Gi"}) for n in range(500)]
-    site.apply(namespace("large"), queue("LatencyQueue", {"arrival": {"schedule": {"bursts": bursts}}}, "large"))
+    site.create(namespace("large"), queue("LatencyQueue", {"arrival": {"schedule": {"bursts": bursts}}}, "large"))
     wait_for_condition(site, "large", "Ready", "Ready")
 
 
 def test_a_second_queue_in_a_namespace_is_told_of_the_first(site: OperatedCluster) -> None:
-    site.apply(queue("LatencyQueue", BURST, "steady", "another"))
+    site.create(queue("LatencyQueue", BURST, "steady", "another"))
     ready = wait_for_condition(site, "steady", "Ready", "SecondQueue", "another")
     assert "ThroughputQueue queue already governs namespace steady; besides it, only ThroughputQueues" in ready["message"]
     site.delete("latencyqueue", "another", "steady")
@@ -134,9 +134,9 @@ def test_a_second_queue_in_a_namespace_is_told_of_the_first(site: OperatedCluste
 
 def test_a_namespace_whose_pods_request_nothing_gets_a_quota_only_once_defaults_exist(site: OperatedCluster) -> None:
     bare = {"containers": [{"name": "work", "image": "work"}]}
-    site.apply(namespace("bare"), pod("bare", "old", bare))
+    site.create(namespace("bare"), pod("bare", "old", bare))
     site.wait_running("bare", 1)
-    site.apply(queue("ThroughputQueue", {}, "bare"))
+    site.create(queue("ThroughputQueue", {}, "bare"))
     enforced = wait_for_condition(site, "bare", "Enforced", "PodsWithoutRequests")
     assert "found none on old;" in enforced["message"]
     assert site.hard("bare") == {}
@@ -147,17 +147,17 @@ def test_a_namespace_whose_pods_request_nothing_gets_a_quota_only_once_defaults_
         "metadata": {"name": "defaults", "namespace": "bare"},
         "spec": {"limits": [defaults]},
     }
-    site.apply(limits)
+    site.create(limits)
     wait_for_condition(site, "bare", "Enforced", "Quota")
     assert site.hard("bare")
-    site.apply(pod("bare", "new", bare))
+    site.create(pod("bare", "new", bare))
     site.wait_running("bare", 2)
 
 
 def test_a_foreign_quota_and_limit_range_below_the_promise_are_named_with_both_numbers(site: OperatedCluster) -> None:
     theirs = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "theirs", "namespace": "fenced"}}
     limits = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small", "namespace": "fenced"}}
-    site.apply(
+    site.create(
         namespace("fenced"),
         theirs | {"spec": {"hard": {"cpu": "2"}}},
         limits | {"spec": {"limits": [{"type": "Pod", "max": {"cpu": "500m"}}]}},
@@ -200,15 +200,15 @@ def sidecar_policy() -> list[JsonObject]:
 
 def test_a_sidecar_injected_after_the_policy_is_counted(site: OperatedCluster) -> None:
     probe = pod("injected", "probe", pod_spec(memory="1Gi"))
-    site.apply(*sidecar_policy(), namespace("injected", **{INJECT_LABEL: "true"}))
+    site.create(*sidecar_policy(), namespace("injected", **{INJECT_LABEL: "true"}))
 
     def injected() -> bool:
         return len(site.stored(probe)["spec"]["containers"]) == 2
 
     until(injected, PATIENCE_SECONDS, "the policy to inject sidecars")
-    site.apply(queue("ThroughputQueue", {}, "injected"))
+    site.create(queue("ThroughputQueue", {}, "injected"))
     wait_for_condition(site, "injected", "Ready", "Ready")
-    site.apply(job("injected", 6))
+    site.create(job("injected", 6))
     site.wait_running("injected", 6)
     until(lambda: site.status("injected")["demand"]["cpu"] == "9", PATIENCE_SECONDS, "demand to follow the charge")
     assert parse_quantity(site.hard("injected")["requests.cpu"]) >= 10.5, "six pods of 1.5 cpu, and one more"
@@ -216,9 +216,9 @@ def test_a_sidecar_injected_after_the_policy_is_counted(site: OperatedCluster) -
 
 def start_burst(site: OperatedCluster, where: str) -> None:
     """Create a hard queue, and start its burst of eight pods."""
-    site.apply(namespace(where), queue("LatencyQueue", BURST, where))
+    site.create(namespace(where), queue("LatencyQueue", BURST, where))
     site.wait_class(where, "Hard")
-    site.apply(job(where, 8))
+    site.create(job(where, 8))
     site.wait_running(where, 8)
     until(lambda: site.status(where)["window"]["state"] == "Open", PATIENCE_SECONDS, f"the window of {where} to open")
 
@@ -246,7 +246,7 @@ def test_a_queue_deleted_in_mid_burst_leaves_its_namespace_at_the_floor(site: Op
 
 
 def test_a_quota_edited_or_deleted_by_hand_is_put_back(site: OperatedCluster) -> None:
-    site.apply(namespace("edited"), queue("ThroughputQueue", {}, "edited"), job("edited", 3))
+    site.create(namespace("edited"), queue("ThroughputQueue", {}, "edited"), job("edited", 3))
     site.wait_running("edited", 3)
 
     def as_planned(hard: dict[str, str]) -> bool:
@@ -276,7 +276,7 @@ def test_a_quota_edited_or_deleted_by_hand_is_put_back(site: OperatedCluster) ->
 
 
 def test_the_managed_label_removed_by_hand_is_put_back(site: OperatedCluster) -> None:
-    site.apply(namespace("labelled"), queue("ThroughputQueue", {}, "labelled"))
+    site.create(namespace("labelled"), queue("ThroughputQueue", {}, "labelled"))
 
     def managed() -> bool:
         labels = site.get("namespace", "labelled")["metadata"]["labels"]
@@ -288,7 +288,7 @@ def test_the_managed_label_removed_by_hand_is_put_back(site: OperatedCluster) ->
 
 
 def test_an_edit_that_cannot_be_kept_leaves_the_promise_in_force(site: OperatedCluster) -> None:
-    site.apply(namespace("changed"), queue("LatencyQueue", BURST, "changed"))
+    site.create(namespace("changed"), queue("LatencyQueue", BURST, "changed"))
     site.wait_class("changed", "Hard")
     with pytest.raises(ClusterError, match=r"spec\.weight"):
         site.patch("latencyqueue", "queue", "changed", {"spec": {"weight": 0}})

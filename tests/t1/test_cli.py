@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ import pytest
 import yaml
 
 from e2e.cluster import Cluster
-from e2e.harness import OperatorProcess
+from e2e.harness import OperatorProcess, run_command
 from e2e.waiting import PATIENCE_SECONDS, until
 from tests.support.live_cluster import LiveCluster
 from tests.support.objects import latency_spec
@@ -46,9 +44,9 @@ def declare(site: LiveCluster, obj: dict[str, Any]) -> None:
 
 
 def run(site: LiveCluster, *arguments: str) -> subprocess.CompletedProcess[str]:
-    variables = {**os.environ, "KUBECONFIG": str(site.cluster.kubeconfig)}
-    command = [sys.executable, "-m", "fairburst", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=variables, check=False)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("KUBECONFIG", str(site.cluster.kubeconfig))
+        return run_command(*arguments)
 
 
 def asked(site: LiveCluster, *arguments: str) -> Any:

@@ -11,10 +11,9 @@ import pytest
 
 from e2e.cluster import Cluster, ClusterError
 from fairburst.config import parse_config
-from fairburst.kube.install.mutating_policies import policies
 from fairburst.kube.names import MANAGED_LABEL
 from fairburst.kube.queues.objects import InvalidQueueError, parse_queue, parse_status
-from tests.support.live_cluster import LiveCluster, install, refusal
+from tests.support.live_cluster import LiveCluster, install, refusal, remove_policies
 from tests.support.prioritized_objects import namespace_labels
 from tests.support.queue_specs import BAD, BAD_THROUGHPUT, GOOD, LATENCY_SPEC, POOL, THROUGHPUT_SPEC
 from tests.support.queues import changed, full_status, queue, schedule, scheduled, to_status
@@ -27,10 +26,9 @@ OPERATOR = "crds-test-operator"
 def installed(cluster: Cluster) -> Iterator[Cluster]:
     """The cluster with everything of `fairburst manifests` in it, for a pool with a node selector."""
     config = parse_config(f"pool: {{name: {POOL}, nodeSelector: {{kubernetes.io/os: linux}}}}")
-    install(cluster, config, OPERATOR)
+    manifests = install(cluster, config, OPERATOR)
     yield cluster
-    for manifest in policies(config):
-        cluster.kubectl("delete", manifest["kind"], manifest["metadata"]["name"], "--ignore-not-found")
+    remove_policies(cluster, manifests)
 
 
 def said_to(cluster: Cluster, obj: dict[str, Any]) -> str:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 from e2e.cluster import Cluster
+from e2e.objects import objects_of
 from e2e.waiting import PATIENCE_SECONDS, until
 from fairburst.config import parse_config
 from fairburst.kube.enforce.expiry import expiry_annotations
 from fairburst.kube.enforce.namespace_labels import BY_QUEUE, HARD
 from fairburst.kube.enforce.quota_plan import SCOPES, Scope, default_scope
 from fairburst.kube.install.expiry_policy import expiry_policy
-from fairburst.kube.install.manifests import to_yaml
 from fairburst.kube.names import LANE_CLASSES, LANE_QUOTAS, MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL, QUOTA_NAME
+from tests.support import work
 from tests.support.job_sizes import container
 from tests.support.live_cluster import refusal
 
@@ -31,29 +30,24 @@ class Namespace:
     """A managed namespace with a quota of 10 cores, of which one lasts; each pod requests one."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
-        self.cluster, self.name = cluster, name
-        cluster.kubectl("create", "namespace", name)
-        cluster.kubectl("label", "namespace", name, f"{MANAGED_LABEL}=true")
+        self.objects, self.name = objects_of(cluster.kubeconfig), name
+        self.objects.create(work.namespace(name, **{MANAGED_LABEL: "true"}))
 
     def quota(self, expires: float | None, name: str = QUOTA_NAME, scope: Scope | None = None) -> None:
         """Write the quota; it is enforced when this returns."""
         annotations = {} if expires is None else expiry_annotations(expires, LASTING)
-        metadata = {"name": name, "annotations": annotations, "labels": {POOL_LABEL: "default"}}
+        metadata = {"name": name, "namespace": self.name, "annotations": annotations, "labels": {POOL_LABEL: "default"}}
         hard = {"requests.cpu": "10", "requests.memory": "100Gi"}
         spec = {"hard": hard} | ({} if scope is None else {"scopeSelector": scope.body()})
-        body: dict[str, Any] = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": spec}
-        self.cluster.kubectl("apply", "-n", self.name, "-f", "-", input=json.dumps(body))
-        until(lambda: "used" in self._quota(name).get("status", {}), PATIENCE_SECONDS, "the quota to be counted")
-
-    def _quota(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.cluster.kubectl("get", "resourcequota", name, "-n", self.name, "-o", "json"))
-        return found
+        self.objects.apply({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": spec})
+        counted = lambda: "used" in self.objects.get("resourcequota", name, self.name).get("status", {})  # noqa: E731
+        until(counted, PATIENCE_SECONDS, "the quota to be counted")
 
     def pod(self, priority_class: str = "") -> None:
         """Create a pod; raises ClusterError with the API server's words."""
         spec = {"containers": [{"name": "c", "image": "work", **container()}], "priorityClassName": priority_class}
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "p-"}, "spec": spec}
-        self.cluster.kubectl("create", "-n", self.name, "-f", "-", input=json.dumps(body))
+        metadata = {"generateName": "p-", "namespace": self.name}
+        self.objects.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
     def refusal(self, priority_class: str = "") -> str:
         """Return the API server's words if it refuses another pod, else an empty text."""
@@ -63,7 +57,7 @@ class Namespace:
 @pytest.fixture(scope="module")
 def cluster(fresh_cluster: Callable[..., Cluster]) -> Cluster:
     made: Cluster = fresh_cluster(nodes=1)
-    made.kubectl("apply", "-f", "-", input=to_yaml(expiry_policy(parse_config(""))))
+    work.create(made, *expiry_policy(parse_config("")))
     probe = Namespace(made, "probe")
     probe.quota(time.time() - 60)
     until(lambda: REFUSED in probe.refusal(), PATIENCE_SECONDS, "the policy to be known to the API server")
@@ -113,9 +107,8 @@ def test_a_quota_without_a_temporary_part_never_expires(namespace: Namespace) ->
 
 def test_annotations_that_cannot_be_read_refuse_no_pod(namespace: Namespace) -> None:
     namespace.quota(time.time() - 1)
-    namespace.cluster.kubectl(
-        "annotate", "resourcequota", QUOTA_NAME, "-n", namespace.name, "--overwrite", "fairburst.dev/lasting=nonsense", timeout=30
-    )
+    change = {"metadata": {"annotations": {"fairburst.dev/lasting": "nonsense"}}}
+    namespace.objects.patch("resourcequota", QUOTA_NAME, namespace.name, change)
     time.sleep(1)
     for _ in range(3):
         namespace.pod()

@@ -8,20 +8,21 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from e2e.cluster import Cluster
+from e2e.harness import apply_manifests
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.informer import Informer
 from fairburst.kube.api.objects import Pod
+from fairburst.kube.install.crd import all_crds
 from fairburst.kube.queues.queue_watch import QueueWatch
 from fairburst.kube.usage.pod_index import PodIndex
+from tests.support import work
 from tests.support.tasks import until
 
-ROOT = Path(__file__).parents[2]
 PODS = "/api/v1/pods"
 LATENCY_SPEC = {
     "burst": {"resources": {"cpu": "4"}, "durationSeconds": 10},
@@ -33,10 +34,8 @@ LATENCY_SPEC = {
 def own_cluster(fresh_cluster: Callable[..., Cluster]) -> Cluster:
     """A control plane of this module, which restarts it."""
     cluster = fresh_cluster(nodes=2)
-    cluster.kubectl("apply", "-f", str(ROOT / "crds"))
-    for plural in ("latencyqueues", "throughputqueues"):
-        cluster.kubectl("wait", "--for=condition=Established", f"crd/{plural}.fairburst.dev", "--timeout=60s", timeout=70)
-    cluster.kubectl("create", "namespace", "work")
+    apply_manifests(cluster, all_crds().values())
+    work.create(cluster, work.namespace("work"))
     return cluster
 
 

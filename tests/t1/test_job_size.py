@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import copy
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from e2e.cluster import Cluster
+from e2e.objects import objects_of
 from e2e.waiting import PATIENCE_SECONDS, until
 from fairburst.config import parse_config
 from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.names import MANAGED_LABEL
 from tests.support.job_sizes import SIZES, THRESHOLD, container, job_manifest
-from tests.support.live_cluster import install
+from tests.support.live_cluster import install, remove_policies
 from tests.support.prioritized_objects import namespace_labels
 from tests.support.queues import queue
+from tests.support.work import create
 
 POOL = "job-size-test"  # of its own, so that policies of other tests on the shared cluster stay out of the way
 LARGE_PRIORITY = {"className": "fairburst-large", "value": -2, "preemptionPolicy": "Never"}
@@ -30,9 +30,7 @@ def installed(cluster: Cluster) -> Iterator[Cluster]:
     config = parse_config(f"pool: {{name: {POOL}}}\nsmallJobs: {{enabled: true}}")
     manifests = install(cluster, config, "job-size-operator")
     yield cluster
-    for manifest in manifests:
-        if "AdmissionPolicy" in manifest["kind"]:
-            cluster.kubectl("delete", manifest["kind"], manifest["metadata"]["name"], "--ignore-not-found")
+    remove_policies(cluster, manifests)
 
 
 @pytest.fixture
@@ -41,9 +39,8 @@ def governed(installed: Cluster, namespace: Callable[..., str]) -> Callable[[dic
 
     def make(status: dict[str, Any]) -> str:
         here = namespace("sizes", labels=namespace_labels(status, POOL))
-        installed.kubectl("create", "-f", "-", input=json.dumps(queue("ThroughputQueue", {"pool": POOL}, here)))
-        patch = json.dumps({"status": status})
-        installed.kubectl("patch", "thrq", "queue", "-n", here, "--subresource=status", "--type=merge", "-p", patch)
+        create(installed, queue("ThroughputQueue", {"pool": POOL}, here))
+        objects_of(installed.kubeconfig).patch("thrq", "queue", here, {"status": status}, "status")
         if "sizeThreshold" in status:
             until(lambda: labels(stored(installed, here, job_manifest())), PATIENCE_SECONDS, "the policies to know the queue")
         return here
@@ -53,15 +50,10 @@ def governed(installed: Cluster, namespace: Callable[..., str]) -> Callable[[dic
 
 def stored(cluster: Cluster, namespace: str, *jobs: dict[str, Any], dry_run: bool = True) -> Any:
     """Return Jobs as the API server would store them: the object, or a list of several."""
-    items = []
+    found = []
     for number, one in enumerate(jobs):
-        item = copy.deepcopy(one)
-        item["metadata"] |= {"namespace": namespace, "name": f"{item['metadata']['name']}-{number}"}
-        items.append(item)
-    body = {"apiVersion": "v1", "kind": "List", "items": items}
-    flags = ["--dry-run=server"] if dry_run else []
-    printed = cluster.kubectl("create", *flags, "-o", "json", "-f", "-", input=json.dumps(body), timeout=60)
-    found = [json.loads("{" + one) for one in ("\n" + printed).split("\n{")[1:]]  # one object after the other
+        metadata = one["metadata"] | {"namespace": namespace, "name": f"{one['metadata']['name']}-{number}"}
+        found.append(objects_of(cluster.kubeconfig).create(one | {"metadata": metadata}, **({"dryRun": "All"} if dry_run else {})))
     return found[0] if len(jobs) == 1 else found
 
 
@@ -108,8 +100,8 @@ def test_a_size_is_fixed_at_creation_also_for_a_suspended_job_whose_template_may
     name = stored(installed, here, job_manifest(parallelism=50, suspend=True), dry_run=False)["metadata"]["name"]
     lie = {"labels": {SIZE_LABEL: "small"}}
     patch = {"metadata": lie, "spec": {"template": {"metadata": lie}, "parallelism": 1}}
-    installed.kubectl("patch", "job", name, "-n", here, "--type=merge", "-p", json.dumps(patch))
-    job = json.loads(installed.kubectl("get", "job", name, "-n", here, "-o", "json"))
+    objects_of(installed.kubeconfig).patch("job", name, here, patch)
+    job = objects_of(installed.kubeconfig).get("job", name, here)
     assert job["spec"]["parallelism"] == 1
     assert of_both(job) == ("large", "large")
 
@@ -147,10 +139,10 @@ def test_pods_of_small_jobs_and_only_they_get_the_small_class(installed: Cluster
         "metadata": {"name": "bare", "namespace": here, "labels": {SIZE_LABEL: "small"}},
         "spec": {"containers": [{"name": "c", "image": "task", **container()}]},
     }
-    installed.kubectl("create", "-f", "-", input=json.dumps(bare))
+    create(installed, bare)
 
     def pods() -> list[dict[str, Any]] | None:
-        found: list[dict[str, Any]] = json.loads(installed.kubectl("get", "pods", "-n", here, "-o", "json"))["items"]
+        found = objects_of(installed.kubeconfig).list("pods", here)
         return found if len(found) == 3 else None
 
     priorities = {

@@ -16,6 +16,7 @@ from e2e.cluster import Cluster
 from e2e.waiting import PATIENCE_SECONDS, until
 from fairburst.config import parse_config
 from fairburst.kube.names import GATE, HELD_ANNOTATION, MANAGED_LABEL, POOL_LABEL
+from tests.support import work
 from tests.support.accounts import Account
 from tests.support.job_sizes import container
 from tests.support.live_cluster import install, refusal
@@ -57,10 +58,10 @@ def thief(fresh_cluster: Callable[..., Cluster]) -> Account:
     cluster = fresh_cluster(nodes=1)
     install(cluster, parse_config(""))
     for namespace in (OUTSIDE, MANAGED):
-        cluster.kubectl("create", "namespace", namespace)
+        work.create(cluster, work.namespace(namespace))
         objects = [pod("free"), pod("gated", "example.com/own", GATE), job("work"), job("held", **{HELD_ANNOTATION: "true"})]
         for one in [*objects, deployment("web"), quota("theirs"), quota("fairburst", **{POOL_LABEL: "default"})]:
-            cluster.kubectl("create", "-n", namespace, "-f", "-", input=json.dumps(one))
+            work.create(cluster, one | {"metadata": one["metadata"] | {"namespace": namespace}})
     cluster.kubectl("label", "namespace", MANAGED, f"{MANAGED_LABEL}=true")
     made = Account(cluster, f"--kubeconfig={cluster.user_kubeconfig('fairburst')}")
     until(lambda: acts(made), PATIENCE_SECONDS, "the policies to be known to the API server")

@@ -118,7 +118,7 @@ def test_with_the_webhook(site: AuditedCluster, tmp_path: Path) -> None:
     with OperatorProcess(site.cluster, {"webhook": webhook}, "by-webhook"):
         bundle = base64.b64encode((certificates / AUTHORITY).read_bytes()).decode()
         client = {"url": f"https://127.0.0.1:{config.webhook.port}{PATH}", "caBundle": bundle}
-        site.apply(mutating_webhook(config, client))
+        site.create(mutating_webhook(config, client))
         site.furnish("managed-by-webhook", "unmanaged-by-webhook")
         untouched(site, "unmanaged-by-webhook")
     assert webhooks(site.audited("managed-by-webhook")) == {"priority.default.fairburst.dev"}, "the log does show calls of the webhook"
