@@ -115,7 +115,6 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
                 level,
                 account.fair,
                 account.budget,
-                np.zeros(snapshot.demand.shape, order="F"),
             ),
         )
     view = Round(snapshot, config, columns, allocation, guaranteed, level, charge, account.fair, account.budget, account.unspent, now)
@@ -207,7 +206,7 @@ def _quiet_round(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig
             return None
     if not (np.array_equal(snapshot.live_capacity, quiet.live_capacity) and _same_units(snapshot.unit, quiet.unit)):
         return None
-    nothing = quiet.nothing
+    nothing = np.broadcast_to(0.0, shape)  # read-only, without memory of its own
     view = Round(snapshot, config, columns, nothing, nothing, quiet.level, nothing[:, 0], quiet.fair, quiet.budget, None, now)
     return _result(view, (), quiet.until)
 

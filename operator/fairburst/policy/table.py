@@ -32,8 +32,7 @@ CODE_OF_STATE = {state: code for code, state in enumerate(STATE_OF_CODE)}
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """A last round without demand and use, after which nothing changes before `until` unless the inputs do. level: that of the round.
-    nothing: (N, K) zeros."""
+    """A last round without demand and use, after which nothing changes before `until` unless the inputs do. level: that of the round."""
 
     until: float
     live_capacity: FloatArray
@@ -41,7 +40,6 @@ class Quiet:
     level: FloatArray
     fair: FloatArray
     budget: FloatArray
-    nothing: FloatArray
 
 
 @dataclass(frozen=True)
