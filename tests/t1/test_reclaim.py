@@ -66,6 +66,16 @@ class ReclaimingCluster(OperatedCluster):
     def evictions(self, ground: str = "Burst", result: str = "ok") -> float:
         return self.operator.metrics().get(f'fairburst_evictions_total{{ground="{ground}",result="{result}"}}', 0.0)
 
+    def described(self, where: str) -> str:
+        """Add all pods with node, phase and deletion, and the counts of evictions."""
+        pods = "\n".join(
+            f"{one['metadata']['namespace']}/{one['metadata']['name']}: {one['spec'].get('nodeName')}, {one['status']['phase']}, "
+            f"{one['metadata'].get('deletionTimestamp')}"
+            for one in self.items("pods")
+        )
+        counts = {name: value for name, value in self.operator.metrics().items() if name.startswith("fairburst_evictions_total")}
+        return f"{super().described(where)}\n{pods}\n{counts}"
+
     def told(self, where: str) -> dict[str, str]:
         """Return the messages of evicted pods by name. Their Jobs get Events, too."""
         about = ((one["involvedObject"], one) for one in self.items("events", where) if one["reason"] == "Reclaimed")
