@@ -118,3 +118,16 @@ async def test_the_answer_to_a_write_does_not_bring_back_what_was_deleted_meanwh
             await until(lambda: not informer.store, "the deletion")
             informer.observe(msgspec.convert(answered, Pod))
             assert not informer.store
+
+
+async def test_the_answer_to_a_write_that_comes_after_a_newer_event_changes_nothing() -> None:
+    """A pod was bound before the operator read the answer that its gate was gone, and seemed to wait for ever."""
+    async with FakeApi(PODS) as api, api.client() as client:
+        api.put(PODS, pod("a"))
+        answered = await client.get_json("/api/v1/namespaces/a/pods/a")
+        async with running(api) as (informer, _, _):
+            await watching(api)
+            api.put(PODS, pod("a", phase="Running"))
+            await until(lambda: informer.store["a", "a"].status.phase == "Running", "the newer event")
+            informer.observe(msgspec.convert(answered, Pod))
+            assert informer.store["a", "a"].status.phase == "Running"

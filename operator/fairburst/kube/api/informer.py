@@ -175,11 +175,12 @@ class Informer(Generic[T]):
     def observe(self, new: T) -> None:
         """Store an object from the answer to a write, ahead of the watch. Older events of the watch are then ignored.
 
-        An object that is not in the store, although the watch is past its version, was deleted meanwhile and stays out. Does not call
-        `on_change`, because the writer already knows the change.
+        Nothing changes where the watch has been faster: a newer version stays, and an object that is not in the store although the watch
+        is past its version was deleted meanwhile. Does not call `on_change`, because the writer already knows the change.
         """
-        version, seen = _number(new.metadata.resource_version), _number(self._version or "")
-        if _key(new) not in self.store and version is not None and seen is not None and version <= seen:
+        version, old = _number(new.metadata.resource_version), self.store.get(_key(new))
+        seen = _number((self._version or "") if old is None else (old.metadata.resource_version or ""))
+        if version is not None and seen is not None and version <= seen:
             return
         if version is not None:
             self._ahead[_key(new)] = version
