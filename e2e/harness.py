@@ -35,6 +35,8 @@ from fairburst.kube.names import PLURALS
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 20.0
+# The CRDs are long: the loader in C reads them ten times as fast.
+YAML_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class OperatorError(Exception):
@@ -190,8 +192,7 @@ def install_manifests(cluster: Cluster, config: Path, subject_user: str | None =
 
     Raises OperatorError with the command's own message, or ClusterError if the cluster refuses.
     """
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast
-    apply_manifests(cluster, yaml.load_all(_manifests(config, subject_user), loader))
+    apply_manifests(cluster, yaml.load_all(_manifests(config, subject_user), YAML_LOADER))
 
 
 def apply_manifests(cluster: Cluster, manifests: Iterable[dict[str, Any]]) -> None:

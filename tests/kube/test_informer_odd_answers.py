@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 import pytest
@@ -108,26 +109,29 @@ async def test_a_bookmark_of_the_past_tells_of_a_restored_etcd_on_an_open_watch(
             await until(lambda: informer.lists == 2, "a new list")
 
 
-async def test_the_answer_to_a_write_does_not_bring_back_what_was_deleted_meanwhile() -> None:
+@asynccontextmanager
+async def answered() -> AsyncIterator[tuple[FakeApi, Informer[Pod], Pod]]:
+    """A pod, an informer that watches it, and an answer with the pod as it is now."""
     async with FakeApi(PODS) as api, api.client() as client:
         api.put(PODS, pod("a"))
-        answered = await client.get_json("/api/v1/namespaces/a/pods/a")
+        answer = msgspec.convert(await client.get_json("/api/v1/namespaces/a/pods/a"), Pod)
         async with running(api) as (informer, _, _):
             await watching(api)
-            api.remove(PODS, "a", "a")
-            await until(lambda: not informer.store, "the deletion")
-            informer.observe(msgspec.convert(answered, Pod))
-            assert not informer.store
+            yield api, informer, answer
+
+
+async def test_the_answer_to_a_write_does_not_bring_back_what_was_deleted_meanwhile() -> None:
+    async with answered() as (api, informer, answer):
+        api.remove(PODS, "a", "a")
+        await until(lambda: not informer.store, "the deletion")
+        informer.observe(answer)
+        assert not informer.store
 
 
 async def test_the_answer_to_a_write_that_comes_after_a_newer_event_changes_nothing() -> None:
     """A pod was bound before the operator read the answer that its gate was gone, and seemed to wait for ever."""
-    async with FakeApi(PODS) as api, api.client() as client:
-        api.put(PODS, pod("a"))
-        answered = await client.get_json("/api/v1/namespaces/a/pods/a")
-        async with running(api) as (informer, _, _):
-            await watching(api)
-            api.put(PODS, pod("a", phase="Running"))
-            await until(lambda: informer.store["a", "a"].status.phase == "Running", "the newer event")
-            informer.observe(msgspec.convert(answered, Pod))
-            assert informer.store["a", "a"].status.phase == "Running"
+    async with answered() as (api, informer, answer):
+        api.put(PODS, pod("a", phase="Running"))
+        await until(lambda: informer.store["a", "a"].status.phase == "Running", "the newer event")
+        informer.observe(answer)
+        assert informer.store["a", "a"].status.phase == "Running"

@@ -41,24 +41,16 @@ def world() -> World:
     return made
 
 
-def classes(world: World, name: str) -> tuple[str, set[str]]:
-    """Return which classes a quota of the namespace counts."""
-    selector = world.quotas["batch", name].spec.scope_selector
-    assert selector is not None
-    (term,) = selector.match_expressions or []
-    return term.operator, set(term.values or ())
-
-
 def test_a_queue_with_jobs_of_either_size_gets_a_second_quota_and_each_pod_counts_for_one(world: World) -> None:
     world.round()
     assert {name for _, name in world.quotas} == {"fairburst"}, "nothing to divide"
     submit(world, "batch", "small", 4, "small")
     world.round()
-    assert classes(world, SMALL) == ("In", {SMALL})
-    assert classes(world, "fairburst") == ("NotIn", {*SYSTEM_CLASSES}), "no pod may count for none: the other comes first"
+    assert world.scope("batch", SMALL) == ("In", {SMALL})
+    assert world.scope("batch", "fairburst") == ("NotIn", {*SYSTEM_CLASSES}), "no pod may count for none: the other comes first"
     assert cpu(world, "fairburst") == 65
     world.settle(2.0)
-    assert classes(world, "fairburst") == ("NotIn", {*SYSTEM_CLASSES, SMALL})
+    assert world.scope("batch", "fairburst") == ("NotIn", {*SYSTEM_CLASSES, SMALL})
     assert cpu(world, "fairburst") + cpu(world, SMALL) == 66, "the level, and a pod of either size"
     used = world.quotas["batch", "fairburst"].status.used
     assert used is not None
@@ -70,7 +62,7 @@ def test_the_quota_of_small_jobs_goes_once_the_namespace_quota_counts_their_pods
     world.settle()
     world.queue(TQ, "batch", spec={"reserve": "Off"}, generation=2, status=world.status("batch"))
     plan = world.round()
-    assert (classes(world, "fairburst"), plan.quota_deletions) == (("NotIn", {*SYSTEM_CLASSES}), [])
+    assert (world.scope("batch", "fairburst"), plan.quota_deletions) == (("NotIn", {*SYSTEM_CLASSES}), [])
     assert world.round().quota_deletions == [("batch", SMALL)]
 
 
@@ -79,10 +71,10 @@ def test_a_deleted_quota_of_small_jobs_is_made_again_while_the_namespace_quota_c
     world.settle()
     del world.quotas["batch", SMALL]
     world.round()
-    assert classes(world, "fairburst") == ("NotIn", {*SYSTEM_CLASSES})
+    assert world.scope("batch", "fairburst") == ("NotIn", {*SYSTEM_CLASSES})
     assert ("batch", SMALL) in world.quotas
     world.settle(2.0)
-    assert classes(world, "fairburst") == ("NotIn", {*SYSTEM_CLASSES, SMALL})
+    assert world.scope("batch", "fairburst") == ("NotIn", {*SYSTEM_CLASSES, SMALL})
 
 
 def test_small_jobs_get_their_part_at_once_and_large_ones_shrink_by_it(world: World) -> None:

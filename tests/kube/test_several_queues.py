@@ -34,16 +34,9 @@ def hard(world: World, name: str) -> float:
     return amounts(world.quotas["team", name].spec.hard)["cpu"]
 
 
-def scope(world: World, name: str) -> tuple[str, set[str]]:
-    selector = world.quotas["team", name].spec.scope_selector
-    assert selector is not None
-    (term,) = selector.match_expressions or []
-    return term.operator, set(term.values or ())
-
-
 def test_each_queue_of_a_namespace_has_a_quota_and_no_pod_counts_for_two(world: World) -> None:
-    assert scope(world, "fairburst") == ("NotIn", {"system-node-critical", "system-cluster-critical", NIGHTLY})
-    assert scope(world, "fairburst-queue-1") == ("In", {NIGHTLY})
+    assert world.scope("team", "fairburst") == ("NotIn", {"system-node-critical", "system-cluster-critical", NIGHTLY})
+    assert world.scope("team", "fairburst-queue-1") == ("In", {NIGHTLY})
     assert {name for namespace, name in world.quotas if namespace == "rival"} == {"fairburst"}
 
 
@@ -146,7 +139,7 @@ def test_a_deleted_queues_pods_fall_to_the_default_queue_and_its_quota_goes(worl
     plan = world.round()
     assert column(plan, "usage") == {"team/bursts": 1.0, "rival/batch": 0.0}
     assert {name for namespace, name in world.quotas if namespace == "team"} == {"fairburst"}
-    assert scope(world, "fairburst")[1] == {"system-node-critical", "system-cluster-critical"}
+    assert world.scope("team", "fairburst")[1] == {"system-node-critical", "system-cluster-critical"}
     labels = world.namespaces["", "team"].metadata.labels or {}
     assert "fairburst.dev/queue-1" not in labels
     assert not labels["fairburst.dev/pod-priority"].endswith("-or-queue")

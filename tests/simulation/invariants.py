@@ -94,10 +94,13 @@ class Invariants:
         if write.collection == QUOTAS and (write.new or write.old or {})["metadata"]["name"] not in OUR_QUOTAS:
             self.note("a write to a quota of others")
 
+    def _our_quotas(self, namespace: str) -> list[Object]:
+        return [one for key in OUR_QUOTAS if (one := self._server.get(QUOTAS, namespace, key)) is not None]
+
     def _pods_stay_counted(self, namespace: str, old: Object) -> None:
         """Check that a write to a quota left no pod that it counted without any quota of ours."""
         labels = (self._server.objects[NAMESPACES]["", namespace]["metadata"].get("labels")) or {}
-        ours = [one for key in OUR_QUOTAS if (one := self._server.get(QUOTAS, namespace, key)) is not None]
+        ours = self._our_quotas(namespace)
         for pod in self._server.of(PODS, namespace) if ours and labels.get(MANAGED_LABEL) == "true" else ():
             if quotas.matches(old, pod) and not any(quotas.matches(quota, pod) for quota in ours):
                 self.note(f"the pod {namespace}/{pod['metadata']['name']} counts for no quota any more")
@@ -233,10 +236,10 @@ class Invariants:
                     found.append(f"{name} has a lane for {queue}, which does not exist")
                 if self._server.get(QUOTAS, name, quota) is None:
                     found.append(f"{name} has no quota for {queue}")
-            ours = [one for key in OUR_QUOTAS if (one := self._server.get(QUOTAS, name, key)) is not None]
+            ours = self._our_quotas(name)
+            moves = self._server.loop.now - self._rescoped_at.get(name, 0.0) < SETTLED_SECONDS
             for pod in self._server.of(PODS, name) if ours else ():
                 count = sum(quotas.matches(quota, pod) for quota in ours)
-                moves = self._server.loop.now - self._rescoped_at.get(name, 0.0) < SETTLED_SECONDS
                 if count != 1 and not (count == 2 and moves):  # it counts for both while a level begins or ends to be divided
                     found.append(f"the pod {name}/{pod['metadata']['name']} counts for {count} quotas")
         return found

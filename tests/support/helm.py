@@ -11,13 +11,11 @@ from typing import Any
 import yaml
 
 from e2e.cluster.build import ensure_helm
+from e2e.harness import YAML_LOADER
 from release.chart import CHART
 
 Values = dict[str, Any]
 NAMESPACE = "fairburst-system"
-
-# The CRDs are long: the loader in C reads them ten times as fast.
-_Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class HelmError(Exception):
@@ -52,7 +50,7 @@ class Helm:
 
 def objects_in(text: str) -> list[dict[str, Any]]:
     """The objects of a rendering."""
-    return [one for one in yaml.load_all(text, Loader=_Loader) if one]
+    return [one for one in yaml.load_all(text, Loader=YAML_LOADER) if one]
 
 
 def the(objects: list[dict[str, Any]], kind: str, name: str | None = None) -> dict[str, Any]:

@@ -277,6 +277,13 @@ class World:
         """Return the limits of one of the namespace's quotas, of the namespace quota by default."""
         return {key: str(text) for key, text in (self.quotas[namespace, quota].spec.hard or {}).items()}
 
+    def scope(self, namespace: str, quota: str = "fairburst") -> tuple[str, set[str]]:
+        """Return whether the quota counts only or leaves out (In, NotIn) pods of which classes."""
+        selector = self.quotas[namespace, quota].spec.scope_selector
+        assert selector is not None
+        (term,) = selector.match_expressions or []
+        return term.operator, set(term.values or ())
+
     def status(self, namespace: str, name: str = "queue", kind: str = "ThroughputQueue") -> JsonObject:
         status: JsonObject = self.queues[kind, namespace, name]["status"]
         return status

@@ -145,7 +145,7 @@ class Reserve:
         None for a queue without a reserve, and if all jobs are of one size: there is nothing to divide, and kube-controller-manager
         recomputes every quota of a namespace for each pod that ends.
         """
-        if not _divides(entry, row, result) or not self._has_both_sizes(entry.namespace, now):
+        if not self._is_divided(entry, row, result, now):
             return None
         jobs = self._jobs.get(entry.namespace, NamespaceJobs())
         small = dict(zip(snapshot.resources, _small_level(result, row).tolist(), strict=True))
@@ -156,16 +156,19 @@ class Reserve:
 
         The parts bound which Jobs start, so such a queue needs no quota for small ones: it would refuse pods of Jobs that have started.
         """
-        if not _divides(entry, row, result) or not self._has_both_sizes(entry.namespace, now):
+        if not self._is_divided(entry, row, result, now):
             return None
         small = _small_level(result, row)
         return LevelParts(small.tolist(), (result.level[row] - small).tolist(), self.small_owners(entry.namespace))
 
-    def _has_both_sizes(self, namespace: str, now: float) -> bool:
-        jobs = self._jobs.get(namespace, NamespaceJobs())
+    def _is_divided(self, entry: QueueEntry, row: int, result: RoundResult, now: float) -> bool:
+        """Return whether the queue keeps a reserve and has jobs of both sizes, or had them lately."""
+        if not _divides(entry, row, result):
+            return False
+        jobs = self._jobs.get(entry.namespace, NamespaceJobs())
         if jobs.small_count and jobs.large_count:
-            self._both_sizes_at[namespace] = now
-        return now < self._both_sizes_at.get(namespace, -math.inf) + DIVIDED_SECONDS
+            self._both_sizes_at[entry.namespace] = now
+        return now < self._both_sizes_at.get(entry.namespace, -math.inf) + DIVIDED_SECONDS
 
     def small_owners(self, namespace: str) -> frozenset[str]:
         """Return the uids of the controllers in a namespace whose pods are small."""

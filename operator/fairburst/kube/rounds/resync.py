@@ -56,10 +56,9 @@ class ResyncRounds:
 def _free(view: ClusterView, written: Mapping[QuotaKey, QuotaWrite], key: QuotaKey, usage: NamespaceUsage) -> dict[str, float]:
     """Return the amounts that a quota still admits after this round's writes, by resource; empty without a quota."""
     quota, write = view.quotas.get(key), written.get(key)
-    if quota is None:
-        return {} if write is None else {name: limit - usage.stored.get(name, 0.0) for name, limit in amounts(write.hard).items()}
-    hard, stored = amounts(quota.status.hard if write is None or write.rescope else write.hard), counted(quota, usage)
-    return {name: limit - stored.get(name, 0.0) for name, limit in hard.items()}
+    hard = write.hard if write is not None and not write.rescope else quota.status.hard if quota is not None else {}
+    stored = usage.stored if quota is None else counted(quota, usage)
+    return {name: limit - stored.get(name, 0.0) for name, limit in amounts(hard).items()}
 
 
 def _figures(view: ClusterView, written: Mapping[QuotaKey, QuotaWrite], keys: Collection[QuotaKey]) -> Hashable:
