@@ -6,7 +6,8 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,9 @@ from benchmarks import dress, extender, paf, policy, reclaim, rounds
 from benchmarks.informer import informer_path
 from benchmarks.measure import REGISTRY, Measurement, figure
 from fairburst.kube.extender.server import VERBS
+from fairburst.kube.rounds.statuses import SWEEP_SECONDS
+from fairburst.kube.views.status import StatusInput
+from fairburst.kube.views.status_plan import StatusPlanner
 from fairburst.policy.decide import decide
 from fairburst.policy.drf import fill
 from fairburst.policy.paf.transfer import transfer_slots
@@ -132,6 +136,29 @@ def test_a_round_of_the_engine_over_four_times_the_queues_takes_no_more_than_fiv
         few, many = (fastest(lambda pool=pool: rounds.KINDS[kind](pool)) for pool in pools)  # type: ignore[misc]
         ratios.append(many / few)
     assert min(ratios) < most, ratios
+
+
+def test_a_cluster_at_rest_has_one_round_a_second_and_few_statuses_to_compute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each queue has waiting work, so the reserve for small jobs is adjusted every second. Nothing else changes."""
+    pool, looked = rounds.Pool(200), 0
+    plan = StatusPlanner.plan
+
+    def counted(self: StatusPlanner, inputs: Sequence[StatusInput], *rest: Any) -> Any:
+        nonlocal looked
+        looked += len(inputs)
+        return plan(self, inputs, *rest)
+
+    monkeypatch.setattr(StatusPlanner, "plan", counted)
+    pool.settle()
+    start, count, due = pool.now + 600.0, 0, pool.now
+    while pool.now < start + 60.0:
+        if pool.now < start:
+            count = looked = 0
+        planned = pool.round(max(due - pool.now, 0.02))
+        pool.take(planned)
+        count, due = count + 1, min(planned.due, pool.now + 10.0)
+    assert count <= 70
+    assert looked <= 60 * 200 / SWEEP_SECONDS + 40  # seen: 112; each in every round would be 12,000
 
 
 def test_the_extender_scores_nodes_in_less_time_than_plain_json_takes_to_read_the_question_and_write_the_answer() -> None:

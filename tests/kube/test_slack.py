@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from fairburst.kube.enforce.slack import FIRST_PODS, GAIN, SOON_SECONDS, SlackControl, Use
+from fairburst.kube.enforce.slack import CALM_SECONDS, FIRST_PODS, GAIN, SOON_SECONDS, STEERED_SECONDS, SlackControl, Use
 from tests.support.quota_loop import Queue, run
 
 QUEUES, LEVEL, HEAD_ROOM = 3, 20, 6
@@ -139,3 +139,24 @@ def test_a_queue_that_wants_no_more_is_forgotten_after_a_while() -> None:
     control.ended(("gone", "quota"), 0.0)
     control.retain(())
     assert control.ends_a_second(("gone", "quota"), 0.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("one", "ends", "pause"),
+    [
+        (use(3.0), 100, STEERED_SECONDS),
+        (use(0.0), 100, CALM_SECONDS),
+        (use(3.0), 0, CALM_SECONDS),  # nothing ends, so it stays at one pod however much is short
+        (use(-1.0, room=-1.0), 0, STEERED_SECONDS),
+    ],
+)
+def test_only_a_slack_that_changes_is_observed_every_second(one: Use, ends: int, pause: float) -> None:
+    """Otherwise each queue that wants more than it has would keep the operator busy although nothing happens."""
+    control = SlackControl()
+    assert control.next_look("q") is None
+    for _ in range(ends):
+        control.ended("q", 0.0)
+    control.observe("q", one, 0.0)
+    assert control.next_look("q") == pause
+    control.observe("q", None, 1.0)
+    assert control.next_look("q") == CALM_SECONDS

@@ -346,6 +346,21 @@ class TestPlanner:
         assert [len(uids) for uids in written] == [1, 1, 1]
         assert len({uid for uids in written for uid in uids}) == 3
 
+    def test_a_queue_that_is_looked_at_early_keeps_its_turn(self) -> None:
+        """Otherwise two looks give several queues the same turn, and more are looked at in it than may be written."""
+        planner, items = StatusPlanner(5.0, figures_per_second=2.0), [status_input(latency_memory()) for _ in range(6)]
+        keys = [("ThroughputQueue", f"ns-{number}", "queue") for number in range(6)]
+        items = [replace(item, entry=replace(item.entry, uid=key[1], key=key)) for item, key in zip(items, keys, strict=True)]
+        for write in planner.plan(items, RESOURCES, WALL, 100.0)[0]:
+            planner.written(write, 100.0)
+            write.entry.obj["status"] = through_json(dict(write.patch))  # type: ignore[index]
+        planner.plan(items, RESOURCES, WALL + 9, 109.5)
+        drifted = [replace(item, usage=np.array([1.0, 0.0])) for item in items]
+        _, turns = planner.plan(drifted, RESOURCES, WALL + 10, 110.0)
+        assert turns == {"ns-1": 110.5, "ns-2": 111.0, "ns-3": 111.5, "ns-4": 112.0, "ns-5": 112.5}
+        _, early = planner.plan(drifted[1:], RESOURCES, WALL + 10, 110.1)
+        assert early.items() < turns.items()
+
     def test_what_latency_queues_have_received_waits_for_no_figures(self) -> None:
         """A take-over finds statuses at most five seconds old (docs/decisions/0041-two-replicas-one-writes.md), whatever the load."""
         planner, memory = StatusPlanner(300.0, figures_per_second=1.0), latency_memory()

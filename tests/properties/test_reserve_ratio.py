@@ -80,9 +80,10 @@ def balance(given: Containers, scale: tuple[float, ...] = (1.0,)) -> Balance:
     def stacked(requests: list[int]) -> FloatArray:
         return np.array(requests, dtype=np.float64).reshape(-1, 1) * unit
 
+    small, large = stacked(given.small), stacked(given.large)
     return Balance(
         given.total * unit, given.free_small * unit, given.free_large * unit, given.release_small * unit, given.release_large * unit,
-        stacked(given.small), stacked(given.large),
+        small.sum(axis=0), large.sum(axis=0), lambda: (small, large),
     )  # fmt: skip
 
 

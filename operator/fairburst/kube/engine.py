@@ -79,7 +79,7 @@ class Engine:
         self._input = CoreInput(
             self._cluster, self.contained, self.reserve, self.slots, self.reclaim, self.gates, self._policy.largest_turn
         )
-        self._decision_changes = DecisionChanges(self.contained)
+        self._decision_changes = DecisionChanges(self.contained, self.reserve)
         self._lead_times = LeadTimeForecasts(learning=self.reserve is not None)
         self._managed = ManagedNamespaces(config, self._cluster, self.contained, self.reserve)
         self._places = Places()
@@ -193,19 +193,19 @@ class Engine:
         if changes.everything:
             self._statuses.lay_out(self.queues.queue_set)
         self._quotas.note_holds(self.queues, changes, self._cluster.labels, now)
-        touched = changes.namespaces | self._agenda.take(now) | self._in_trouble
-        touched = self.queues.queue_set.spaces.whole(touched | self._input.read(view, changes, self.queues, wall))
+        changed = changes.namespaces | self._in_trouble
+        changed = self.queues.queue_set.spaces.whole(changed | self._input.read(view, changes, self.queues, wall))
         self._quotas.retain(self._cluster.managed)
-        plan, round_ = self._decided(view, changes, touched, wall, now)
+        plan, round_ = self._decided(view, changes, changed, wall, now)
         self._enforce(round_, changes, plan)
         for namespace in plan.written_namespaces():
             self._agenda.put(namespace, now + UNSURE_SECONDS)
         plan.due = min(plan.due, now + plan.elastic.wait, now + plan.reclaim.due, self._agenda.next())
         return plan
 
-    def _decided(self, view: ClusterView, changes: Changes, touched: set[str], wall: float, now: float) -> tuple[RoundPlan, RoundContext]:
+    def _decided(self, view: ClusterView, changes: Changes, changed: set[str], wall: float, now: float) -> tuple[RoundPlan, RoundContext]:
         """Return a plan with the decision, and the round's context, which every later step reads."""
-        snapshot, queue_set = self._input.snapshot(view, changes, self.queues, touched, wall, now), self.queues.queue_set
+        snapshot, queue_set = self._input.snapshot(view, changes, self.queues, changed, wall, now), self.queues.queue_set
         created = functools.partial(self._input.demands.created, view, queue_set.governing)
         self.memory, snapshot = self.absence.make_up(self.memory, snapshot, created, view.pods, self._policy, wall, now)
         started = time.perf_counter()
@@ -221,8 +221,11 @@ class Engine:
         plan.elastic = self.slots.plan(result, view.controllers.marked_jobs(), queue_set, self.queues.absent, wall, now)
         plan.lead_times = self._lead_times.views(snapshot, result, self.memory)
         left_alone = queue_set.elsewhere | queue_set.left_as_is | self.queues.absent | self._cluster.never_managed
-        rows, everything = self.queues.rows, changes.everything
-        return plan, RoundContext(view, queue_set, snapshot, result, self.memory, rows, touched, everything, left_alone, wall, now)
+        touched = queue_set.spaces.whole(changed | self._agenda.take(now))
+        return plan, RoundContext(
+            view, queue_set, snapshot, result, self.memory, self.queues.rows, frozenset(changed), touched, changes.everything, left_alone,
+            wall, now,
+        )  # fmt: skip
 
     def _enforce(self, round_: RoundContext, changes: Changes, plan: RoundPlan) -> None:
         """Turn the decision into writes, step by step."""

@@ -21,6 +21,8 @@ SURPLUS_GAIN = 0.5
 PRESSED_SECONDS = 5.0  # a quota that was full this recently is taken to be the limit of its queue
 FORGET_SECONDS = 60.0
 RATE_SECONDS = 60.0  # time over which ends are averaged
+STEERED_SECONDS = 1.0  # between two observations of a slack that changes
+CALM_SECONDS = 10.0  # and of one that does not, because the room in the pool may change without an event of the queue
 SOON_SECONDS = 20.0  # the slack is at most the pods that end within this time: a Job that starts early must not wait for long-running pods
 
 
@@ -48,6 +50,7 @@ class _Slack:
     full_at: float = -math.inf
     idle_least: float = math.inf  # fewest pods that waited for room in this window
     window_from: float = 0.0
+    calm: bool = True  # whether it stays as it is while nothing happens
 
 
 @dataclass(slots=True)
@@ -92,7 +95,7 @@ class SlackControl:
             state = self._slack[quota] = _Slack(FIRST_PODS, now, level=use.level, window_from=now)
         state.pods += GAIN * state.error * max(0.0, now - state.as_of)
         if use is None:
-            state.error, state.window_from, state.idle_least = 0.0, now, math.inf
+            state.error, state.window_from, state.idle_least, state.calm = 0.0, now, math.inf, True
             if now - state.as_of > FORGET_SECONDS:
                 del self._slack[quota]
                 return FIRST_PODS
@@ -106,11 +109,14 @@ class SlackControl:
         most = max(FIRST_PODS, min(use.level, SOON_SECONDS * self.ends_a_second(quota, now)))
         state.pods = min(max(state.pods, 0.0), most)
         state.error = _error(use, state, now)
+        at_bound = state.pods >= most if state.error > 0 else state.pods <= 0
+        state.calm = state.pods <= FIRST_PODS and (state.error == 0 or at_bound)
         return self.pods(quota)
 
-    def steers(self, quota: object) -> bool:
-        """Return whether the quota's slack is still changing, so that it is observed again without an event."""
-        return quota in self._slack
+    def next_look(self, quota: object) -> float | None:
+        """Return the seconds until the quota should be observed again without an event; None: at its next event."""
+        state = self._slack.get(quota)
+        return None if state is None else CALM_SECONDS if state.calm else STEERED_SECONDS
 
     def retain(self, namespaces: Collection[str]) -> None:
         """Drop the quotas of every other namespace."""

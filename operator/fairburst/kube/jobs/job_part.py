@@ -54,6 +54,11 @@ class NamespaceJobs:
         """The number of large jobs."""
         return sum(job.count for job in self._all() if job.category is not DemandCategory.SMALL)
 
+    @property
+    def has_both_sizes(self) -> bool:
+        """Whether there are small and large jobs."""
+        return len({job.category is DemandCategory.SMALL for job in self._all()}) == 2
+
     def _all(self) -> Iterable[Job]:
         return (*self.pending, *self.running, *self.bare_running)
 

@@ -102,6 +102,7 @@ class Reserve:
         stale = [namespace for namespace in changed if namespace in members] if len(self._jobs) == len(members) else list(members)
         for namespace in stale:
             if namespace in changed or namespace not in self._jobs:
+                self._note_sizes(namespace, now)
                 entry = members[namespace]
                 threshold = self.threshold(entry, snapshot)
                 self._jobs[namespace] = self._builder.jobs_of(namespace, entry.qualified_name, demand[namespace], self.index, threshold)
@@ -137,6 +138,11 @@ class Reserve:
         limits = snapshot.committed_capacity * percent / 100
         return dict(zip(snapshot.resources, limits.tolist(), strict=True))
 
+    @property
+    def divided(self) -> Collection[str]:
+        """The namespaces whose levels may be divided: they have jobs of both sizes, or had them lately."""
+        return self._both_sizes_at.keys()
+
     # Quotas ----------------------------------------------------------------------------------------------------------
 
     def division(self, entry: QueueEntry, row: int, snapshot: ClusterSnapshot, result: RoundResult, now: float) -> Division | None:
@@ -165,10 +171,24 @@ class Reserve:
         """Return whether the queue keeps a reserve and has jobs of both sizes, or had them lately."""
         if not _divides(entry, row, result):
             return False
-        jobs = self._jobs.get(entry.namespace, NamespaceJobs())
-        if jobs.small_count and jobs.large_count:
-            self._both_sizes_at[entry.namespace] = now
-        return now < self._both_sizes_at.get(entry.namespace, -math.inf) + DIVIDED_SECONDS
+        self._note_sizes(entry.namespace, now)
+        if now < self.divided_until(entry.namespace):
+            return True
+        self._both_sizes_at.pop(entry.namespace, None)
+        return False
+
+    def _note_sizes(self, namespace: str, now: float) -> None:
+        """Remember that the namespace has jobs of both sizes now, if it has."""
+        jobs = self._jobs.get(namespace)
+        if jobs is not None and jobs.has_both_sizes:
+            self._both_sizes_at[namespace] = now
+
+    def divided_until(self, namespace: str) -> float:
+        """Return when the level of the namespace is divided no longer if nothing changes; infinite while it has jobs of both sizes."""
+        jobs = self._jobs.get(namespace)
+        if jobs is not None and jobs.has_both_sizes:
+            return math.inf
+        return self._both_sizes_at.get(namespace, -math.inf) + DIVIDED_SECONDS
 
     def small_owners(self, namespace: str) -> frozenset[str]:
         """Return the uids of the controllers in a namespace whose pods are small."""

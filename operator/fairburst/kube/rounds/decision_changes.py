@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
 
 from fairburst.kube.containment import Containment
+from fairburst.kube.jobs.reserve import Reserve
 from fairburst.kube.rounds.view import RoundContext
 from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.drf import row_any
@@ -29,8 +31,10 @@ class Entitlement:
 class DecisionChanges:
     """Compares a round's decision, row by row, with that of the last look at each namespace. O(N K) array operations."""
 
-    def __init__(self, contained: Containment) -> None:
+    def __init__(self, contained: Containment, reserve: Reserve | None) -> None:
         self._contained = contained
+        self._reserve = reserve
+        self._small_level: FloatArray | None = None
         self._level: FloatArray | None = None
         self._entitled = np.zeros((0, 0))
         self._more = np.zeros(0, dtype=np.bool_)
@@ -45,9 +49,20 @@ class DecisionChanges:
         entitled = Entitlement(amounts, row_any(amounts > round_.result.level), bound)
         governing = round_.queue_set.governing
         rows = self._differing(round_.result, round_.snapshot, round_.memory, entitled)
-        differing = {governing[row].space for row in np.flatnonzero(rows).tolist()}
+        differing = {governing[row].space for row in np.flatnonzero(rows).tolist()} | self._divided_anew(round_)
         round_.touched.update(round_.queue_set.spaces.whole(differing))
         return entitled
+
+    def _divided_anew(self, round_: RoundContext) -> set[str]:
+        """Return the spaces whose level is divided between small and large jobs, if the small part differs."""
+        before, self._small_level = self._small_level, round_.result.small_level
+        if self._reserve is None or self._small_level is None or self._small_level is before:
+            return set()
+        spaces = [space for space in self._reserve.divided if space in round_.rows]
+        rows = [round_.rows[space] for space in spaces]
+        if before is None or before.shape != self._small_level.shape:
+            return set(spaces)
+        return set(itertools.compress(spaces, row_any(self._small_level[rows] != before[rows])))
 
     def _differing(self, result: RoundResult, snapshot: ClusterSnapshot, memory: Memory, entitled: Entitlement) -> BoolArray:
         """Return (N,) whether a row differs."""

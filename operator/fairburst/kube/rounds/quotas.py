@@ -15,7 +15,7 @@ from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.quota_plan import QuotaPlanner, QuotaTarget, QuotaWrite, amounts, quota_key
 from fairburst.kube.enforce.quota_targets import gated_target, namespace_quota_target
 from fairburst.kube.enforce.recount import Recounts
-from fairburst.kube.enforce.slack import FIRST_PODS, SlackControl
+from fairburst.kube.enforce.slack import FIRST_PODS, STEERED_SECONDS, SlackControl
 from fairburst.kube.enforce.slack_use import use_of
 from fairburst.kube.jobs.reserve import Reserve, left_over
 from fairburst.kube.names import OTHER_QUOTAS, QUOTA_NAME, SMALL_QUOTA
@@ -33,7 +33,6 @@ from fairburst.quantity import format_quantity
 
 RENEWED_SECONDS = 30.0  # between two looks at a quota that expires
 BEGINNING_SECONDS = 10.0  # beginning of a burst, in which neither annotations alone nor slack alone are written
-STEERED_SECONDS = 1.0  # between two observations of a quota's slack
 
 
 class QuotaRounds:
@@ -73,8 +72,8 @@ class QuotaRounds:
             quotas = [quota for key in item.quota_keys if (quota := round_.view.quotas.get(key)) is not None]
             use = use_of(item, level, round_.view.pods.namespace(item.namespace), quotas, room, uncharged.get(item.namespace, {}))
             item.slack = self.slack.observe((item.namespace, QUOTA_NAME), use, round_.now)
-            if self.slack.steers((item.namespace, QUOTA_NAME)):
-                self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
+            if (pause := self.slack.next_look((item.namespace, QUOTA_NAME))) is not None:
+                self._agenda.put(item.namespace, round_.now + pause)
 
     @staticmethod
     def entitle(items: Sequence[ManagedNamespace], entitlement: Entitlement) -> None:
@@ -134,12 +133,12 @@ class QuotaRounds:
             if not gated:
                 self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
             return [gated_target(namespace_quota, item, round_.snapshot, present, certain=gated)]
-        division = None
-        if self._reserve is not None and item.entry is not None and item.row is not None and item.mode.divided:
-            division = self._reserve.division(item.entry, item.row, round_.snapshot, plan.result, round_.now)
+        if self._reserve is None or item.entry is None or item.row is None or not item.mode.divided:
+            return [namespace_quota]
+        division = self._reserve.division(item.entry, item.row, round_.snapshot, plan.result, round_.now)
         if division is None:
             return [namespace_quota]
-        self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
+        self._agenda.put(item.namespace, self._reserve.divided_until(item.namespace))
         own = round_.view.quotas.get((item.namespace, SMALL_QUOTA))
         small, others = divided(namespace_quota, division, usage, own)
         # the namespace quota counts all pods until the other is enforced

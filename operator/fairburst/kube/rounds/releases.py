@@ -10,7 +10,6 @@ from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.jobs.reserve import Reserve
 from fairburst.kube.rounds.differences import Agenda
 from fairburst.kube.rounds.managed import ManagedNamespaces
-from fairburst.kube.rounds.quotas import STEERED_SECONDS
 from fairburst.kube.rounds.view import RoundContext, RoundPlan
 
 
@@ -45,7 +44,7 @@ class ReleaseRounds:
             if self._reserve is not None and item.entry is not None and item.row is not None and item.mode.holds == "Jobs":
                 item.parts = self._reserve.level_parts(item.entry, item.row, round_.result, round_.now)
                 if item.parts is not None:
-                    self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
+                    self._agenda.put(item.namespace, self._reserve.divided_until(item.namespace))
         controllers, resources = round_.view.controllers, round_.snapshot.resources
         plan.starts = job_starts(
             items,

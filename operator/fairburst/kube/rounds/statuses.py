@@ -1,7 +1,8 @@
 """Choose the queues whose statuses a round computes, and build their inputs. Pure, apart from the last look at each queue.
 
 A status contains the sentences that users read, which cost far more per queue than the rest of a round. So a queue is looked at only if its
-objects, its part of the decision or its memory have changed, if a write was deferred, and once in `SWEEP_SECONDS`.
+objects, its part of the decision or its memory have changed, if a write was deferred, and once in `SWEEP_SECONDS`. If only figures have
+changed, it waits for its turn, because few statuses with new figures are written in a second.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from fairburst.kube.views.elastic_view import condition, status_part
 from fairburst.kube.views.forecast_view import Forecasts, with_forecast
 from fairburst.kube.views.lead_time_view import LeadTimeView
 from fairburst.kube.views.status import StatusInput
-from fairburst.kube.views.status_plan import StatusPlanner
+from fairburst.kube.views.status_plan import FIGURES_PER_SECOND, StatusPlanner
 from fairburst.policy.admission import shares as fair_shares
 from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.attainability import Attainability, attainability
@@ -48,11 +49,16 @@ from fairburst.policy.tolerance import exceeds
 LOOK_SECONDS = 1.0  # between two looks without a change
 LOOK_FACTOR = 10.0  # looks take at most a tenth of the time
 MOST_AT_ONCE = 200  # queues in one look: about 50 ms
-SWEEP_SECONDS = 60.0  # time in which every queue is looked at once, whatever has changed
+FIGURES_AHEAD = 2.0  # looks at queues with new figures, for each status with new figures that may be written
+SWEEP_SECONDS = 120.0  # time in which every queue is looked at once, whatever has changed
 _REMEMBERED = (
     "guarantee", "state", "index", "opened", "deadline", "demanded", "judged", "behind", "period_started", "ledger_rate", "debt",
     "delivered_rate", "fair_rate", "residual_level", "waiting_since", "unit_held_since", "balance_rate", "bursts", "met", "missed",
 )  # fmt: skip
+_FIGURES = frozenset({
+    "allocation", "guaranteed", "level", "small_level", "ledger_rate", "delivered_rate", "fair_rate", "balance_rate", "waiting_since",
+    "unit_held_since",
+})  # fmt: skip
 
 
 class StatusRounds:
@@ -83,8 +89,10 @@ class StatusRounds:
         self._pace: tuple[object, ...] = ()
         self._look_at = self._looked_at = -math.inf
         self._swept = 0.0
-        self._sweep_from = 0
         self._turn = 0
+        self._patient: BoolArray = np.zeros(0, dtype=np.bool_)  # (N,) queues whose figures may be late
+        self._drifted: BoolArray = np.zeros(0, dtype=np.bool_)  # (N,) those among them with new figures
+        self._shown_at = np.zeros(0)  # (N,)
         self.planner = StatusPlanner(config.rounds.status_interval_seconds, contained=contained)
 
     def look_again(self, namespace: str, at: float) -> None:
@@ -100,22 +108,30 @@ class StatusRounds:
             self._positions.setdefault(entry.namespace, []).append(position)
         self.planner.retain({entry.uid for entry in queue_set.entries})
         self._bursts.keep({spec.name for spec in queue_set.specs})
+        # a take-over needs the accounts of latency queues, and a level decides whether a whole Job can ever start
+        patient = [entry.key[0] == "ThroughputQueue" and entry.mode.holds is None for entry in queue_set.governing]
+        self._patient, self._drifted = np.array(patient, dtype=np.bool_), np.zeros(len(patient), dtype=np.bool_)
+        self._shown_at = np.full(len(patient), -math.inf)
         self._everything = self._rows_moved = True
 
     def plan_in_time(
         self, round_: RoundContext, managed: ManagedNamespaces, demands: Mapping[str, NamespaceDemand], plan: RoundPlan, *, news: bool
     ) -> None:
         """Compute statuses at once after a change for users, otherwise at most once a second: figures may wait."""
-        self._candidates |= round_.touched
+        self._candidates |= round_.changed
         if not (news or self._everything or round_.result.events or round_.now >= self._look_at):
-            plan.due = min(plan.due, self._look_at)
+            plan.due = min(plan.due, self._due())
             return
         started = time.perf_counter()
         plan.statuses_planned = True
         self._plan(round_, managed, demands, plan)
         self._look_at = round_.now + max(LOOK_SECONDS if not self._candidates else 0.0, LOOK_FACTOR * (time.perf_counter() - started))
         self._looked_at, self._everything = round_.now, False
-        plan.due = min(plan.due, self._look_at if self._candidates else max(self._agenda.next(), self._look_at))
+        plan.due = min(plan.due, self._due())
+
+    def _due(self) -> float:
+        """Return when to look next if nothing changes. A round that has another reason looks at some queues in turn."""
+        return self._look_at if self._candidates or self._drifted.any() else max(self._agenda.next(), self._look_at)
 
     def _plan(self, round_: RoundContext, managed: ManagedNamespaces, demands: Mapping[str, NamespaceDemand], plan: RoundPlan) -> None:
         queue_set = round_.queue_set
@@ -220,7 +236,7 @@ class StatusRounds:
         return [members[position] for position in sorted(order[:MOST_AT_ONCE])]
 
     def _changed_rows(self, round_: RoundContext) -> list[int]:
-        """Return the rows whose decision or memory differs from the last look, those in their windows, and some others in turn."""
+        """Return the rows whose decision or memory differs from the last look, and some others in turn."""
         count = len(round_.rows)
         changed: BoolArray = np.zeros(count, dtype=np.bool_)
         result, columns = round_.result, round_.memory.columns
@@ -241,16 +257,27 @@ class StatusRounds:
                 differs = before != array
                 if array.dtype.kind == "f":
                     differs &= ~(np.isnan(before) & np.isnan(array))
-                changed |= differs if differs.ndim == 1 else differs.any(axis=1)
+                rows = differs if differs.ndim == 1 else differs.any(axis=1)
+                if name in _FIGURES:
+                    self._drifted |= rows & self._patient
+                    rows = rows & ~self._patient
+                changed |= rows
         self._last = now
-        self._swept += count * min(1.0, (round_.now - self._looked_at) / SWEEP_SECONDS) if math.isfinite(self._looked_at) else 0.0
-        if count:
-            due = int(self._swept)
-            self._swept -= due
-            changed[(self._sweep_from + np.arange(due)) % count] = True
-            self._sweep_from = (self._sweep_from + due) % count
+        self._add_in_turn(changed, round_.now)
         found: list[int] = np.flatnonzero(changed).tolist()
         return found
+
+    def _add_in_turn(self, changed: BoolArray, now: float) -> None:
+        """Mark some of the rows with new figures and some others, those first that were looked at longest ago."""
+        elapsed = min(now - self._looked_at, SWEEP_SECONDS)
+        self._swept += len(changed) * elapsed / SWEEP_SECONDS
+        most = math.ceil(FIGURES_AHEAD * FIGURES_PER_SECOND * elapsed)
+        waiting = np.flatnonzero(self._drifted & ~changed)
+        changed[waiting[np.argsort(self._shown_at[waiting], kind="stable")[:most]]] = True
+        changed[np.argsort(self._shown_at, kind="stable")[: int(self._swept)]] = True
+        self._swept %= 1.0
+        self._drifted &= ~changed
+        self._shown_at[changed] = now
 
     @staticmethod
     def _room_is_free(round_: RoundContext, rate: FloatArray) -> BoolArray:

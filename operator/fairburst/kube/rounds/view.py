@@ -50,7 +50,8 @@ class RoundContext:
 
     Attributes
     ----------
-    touched : namespaces that a step must look at: their objects or the decision on their queue have changed, or they are due.
+    changed : namespaces whose objects or work have changed.
+    touched : namespaces that a step must look at: these, those where the decision on their queue has changed, and those that are due.
     everything : all namespaces are touched, and objects outside of them are looked at too.
     left_alone : namespaces in which fairburst must not write.
     wall : seconds since the epoch. now : monotonic seconds.
@@ -62,6 +63,7 @@ class RoundContext:
     result: RoundResult
     memory: Memory
     rows: Mapping[str, int]
+    changed: frozenset[str]
     touched: set[str]
     everything: bool
     left_alone: frozenset[str]

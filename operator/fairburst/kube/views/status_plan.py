@@ -71,7 +71,8 @@ class StatusPlanner:
         self._figures_per_second = figures_per_second
         self._written_at: dict[str, float] = {}
         self._last_published: dict[str, tuple[Any, ...]] = {}
-        self._planned_at = -math.inf
+        self._turns: dict[str, float] = {}
+        self._last_turn = self._planned_at = -math.inf
 
     def plan(
         self, inputs: Sequence[StatusInput], resources: tuple[str, ...], wall: float, now: float
@@ -106,9 +107,16 @@ class StatusPlanner:
         figures.sort(key=lambda pair: (pair[1].entry.key[0] != "LatencyQueue", pair[0]))
         share = max(1, round(self._figures_per_second * min(now - self._planned_at, self._interval)))
         self._planned_at = now
-        for place, (_, write) in enumerate(figures[share:]):
-            _defer(dues, write, now + (place + 1) / self._figures_per_second)
+        for _, write in figures[share:]:
+            _defer(dues, write, self._turn(write.entry.uid, now))
         return news + [write for _, write in figures[:share]], dues
+
+    def _turn(self, uid: str, now: float) -> float:
+        """Return when the figures of this queue are looked at again: after those of all queues that wait for a turn already."""
+        if self._turns.get(uid, -math.inf) <= now:
+            self._last_turn = max(self._last_turn, now) + 1.0 / self._figures_per_second
+            self._turns[uid] = self._last_turn
+        return self._turns[uid]
 
     def _status(self, item: StatusInput, current: Mapping[str, Any], resources: tuple[str, ...], wall: float) -> dict[str, Any]:
         """Return the desired status. If it cannot be built, return the present one with the reason as its Ready condition."""
@@ -133,6 +141,7 @@ class StatusPlanner:
         """Forget every other queue."""
         self._written_at = {uid: at for uid, at in self._written_at.items() if uid in uids}
         self._last_published = {uid: published for uid, published in self._last_published.items() if uid in uids}
+        self._turns = {uid: at for uid, at in self._turns.items() if uid in uids}
 
 
 def _defer(dues: dict[str, float], item: StatusInput | StatusWrite, at: float) -> None:
@@ -162,11 +171,12 @@ def merge_difference(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> d
     patch: dict[str, Any] = {key: None for key in current if key not in wanted}
     for key, value in wanted.items():
         have = current.get(key)
+        if have == value:
+            continue
         if isinstance(value, Mapping) and isinstance(have, Mapping):
-            inner = merge_difference(have, value)
-            if inner:
+            if inner := merge_difference(have, value):
                 patch[key] = inner
-        elif have != value:
+        else:
             patch[key] = value
     return patch
 

@@ -6,7 +6,7 @@ every resource has, and a shortage is the amount that the worst resource needs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,8 @@ class Balance:
     total: Tot_R.
     small_free, large_free: A_c1, A_c2, which add up to the free resources.
     small_release, large_release: F_1, F_2 over the next time unit.
-    small_requests, large_requests: (n, R), requests of pending jobs.
+    small_wanted, large_wanted: the sums of the requests of pending jobs.
+    requests: returns these requests, (n, R) of small and (m, R) of large jobs, in order of service. Called only if both are short.
     """
 
     total: FloatArray
@@ -32,8 +33,9 @@ class Balance:
     large_free: FloatArray
     small_release: FloatArray
     large_release: FloatArray
-    small_requests: FloatArray
-    large_requests: FloatArray
+    small_wanted: FloatArray
+    large_wanted: FloatArray
+    requests: Callable[[], tuple[FloatArray, FloatArray]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +74,9 @@ def adjust_reserve(reserve_ratio: float, balance: Balance, min_reserve: float = 
     if not (total > 0).any():
         return Adjustment(reserve_ratio, "EmptyPool", "The elastic pool is empty; the reserve ratio stays.")
     slack = slack_of(total)
-    small_wanted, large_wanted = balance.small_requests.sum(axis=0), balance.large_requests.sum(axis=0)
     # F_1 and F_2 are sums of f only. Equation 1 puts A_c inside F, and line 7 would add it again.
-    small_surplus = balance.small_free + balance.small_release - small_wanted
-    large_surplus = balance.large_free + balance.large_release - large_wanted
+    small_surplus = balance.small_free + balance.small_release - balance.small_wanted
+    large_surplus = balance.large_free + balance.large_release - balance.large_wanted
     if (small_surplus >= -slack).all():  # line 7
         given = max(_least(small_surplus, total), 0.0)
         ratio, reason = reserve_ratio - given, "SmallHasSurplus"
@@ -108,8 +109,7 @@ def _leftover_for_small(balance: Balance, slack: FloatArray) -> float:
     Fill both parts with the smallest requests first. Small jobs then use the remainders of both.
     """
     total, noise = balance.total.tolist(), slack.tolist()
-    small = _by_share(balance.small_requests, balance.total)
-    large = _by_share(balance.large_requests, balance.total)
+    small, large = (_by_share(requests, balance.total) for requests in balance.requests())
     small_left = (balance.small_free + balance.small_release).tolist()
     large_left = (balance.large_free + balance.large_release).tolist()  # line 14 adds F_1 twice; the second is F_2
     unassigned = _assign(small, small_left, noise)  # lines 15-17, from the first job on

@@ -101,7 +101,10 @@ def _adjustment(
     adjustment = Adjustment(ratio, "Unchanged", f"The reserve ratio stays at {ratio:.1%} until the next step.")
     if due:
         small_free, large_free = split_free(ratio, levels.pool, free, work.small_used)
-        balance = Balance(levels.pool, small_free, large_free, estimate.small, estimate.large, work.small.requests, work.large.requests)
+        balance = Balance(
+            levels.pool, small_free, large_free, estimate.small, estimate.large, work.small.total, work.large.total,
+            lambda: (work.small.requests, work.large.requests),
+        )  # fmt: skip
         adjustment = adjust_reserve(ratio, balance, config.min_reserve)
     if work.oldest_large is None or not work.has_waited(config, now) or not (levels.pool > 0).any():
         return adjustment

@@ -160,7 +160,8 @@ def _oldest(jobs: JobColumns, places: IntArray) -> int | None:
         return None
     submitted = jobs.submitted[places]
     first: list[int] = places[submitted == submitted.min()].tolist()
-    return min(first, key=lambda at: jobs.jobs[at].name)
+    names = [jobs.jobs[at].name for at in first]
+    return first[names.index(min(names))]
 
 
 def _never_fits(job: Job, levels: Levels) -> NeverFits:
