@@ -71,7 +71,7 @@ def test_a_settled_cluster_gets_no_writes() -> None:
     batch(world, pods=10)
     batch(world, "other", pods=5, wanted=5)
     world.queue(LQ, "burst", spec=latency_spec())
-    world.settle(90.0)  # the first figures of a week come after a minute
+    world.settle(190.0)  # the first figures of a week come after three minutes at most
     assert world.condition(LQ, "burst", "Guaranteed")[:2] == ("True", "HardGuarantee")
     for _ in range(60):
         plan = world.plan()

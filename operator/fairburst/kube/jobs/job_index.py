@@ -141,6 +141,7 @@ class JobIndex:
         self._ended: deque[_Ended] = deque()
         self._clock = 0.0  # wall minus monotonic
         self._labels: tuple[tuple[str, ...], IntArray, BoolArray] | None = None
+        self._changed: dict[str, set[str]] = {}
 
     def with_resources(self, resources: Sequence[str]) -> JobIndex:
         """Return an empty index for other resources, which follows no namespace yet."""
@@ -210,6 +211,7 @@ class JobIndex:
             self._accompany(job)
         job.active += 1
         _sum(job.wanted, requests, +1)
+        self._note(job)
         return _Known(pod.metadata.uid, job, requests)
 
     def _accompany(self, job: JobPods) -> None:
@@ -226,6 +228,7 @@ class JobIndex:
         job.running += 1
         job.rows += 1
         _sum(job.used, known.requests, +1)
+        self._note(job)
         if job.alone:
             del self._by_namespace[job.key.namespace][job.key]
             self._settle(job, known.requests, +1)
@@ -252,6 +255,7 @@ class JobIndex:
         job = known.job
         job.active -= 1
         _sum(job.wanted, known.requests, -1)
+        self._note(job)
         if known.row >= 0:
             if job.alone:
                 self._by_namespace.setdefault(job.key.namespace, {})[job.key] = job
@@ -284,6 +288,7 @@ class JobIndex:
         """Drop a job without remaining pods or tasks."""
         if job.active or job.rows:
             return
+        self._note(job)
         of_namespace = self._by_namespace[job.key.namespace]
         del self._jobs[job.key], of_namespace[job.key], self._by_number[job.number]
         self._labels = None
@@ -302,11 +307,19 @@ class JobIndex:
         while self._ended and self._ended[0].at <= now - self._keep:
             self._forget(self._ended.popleft())
 
+    def _note(self, job: JobPods) -> None:
+        if not job.alone:
+            self._changed.setdefault(job.key.namespace, set()).add(job.key.name)
+
     # Reading ---------------------------------------------------------------------------------------------------------
 
     def jobs(self, namespace: str) -> Collection[JobPods]:
         """Return the jobs of a namespace that have or recently had pods, except running bare pods, which `bare_running` returns."""
         return self._by_namespace.get(namespace, {}).values()
+
+    def take_changed(self, namespace: str) -> set[str]:
+        """Return the names of the namespace's jobs whose pods have changed since the last call, but not of bare pods."""
+        return self._changed.pop(namespace, set())
 
     def bare_running(self, namespace: str) -> Collection[JobPods]:
         """Return the namespace's running bare pods without a group, merged by size: there may be thousands, and none waits."""

@@ -7,7 +7,9 @@ arithmetic (job_size.py). Long-running controllers are large.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -77,44 +79,69 @@ class _Draft:
     family: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _OfController:
+    """The jobs of one controller outside of a group: one, or two if its pods have classes of both sizes. small: its own category."""
+
+    desired: DesiredPods
+    small: bool
+    pending: tuple[Job, ...]
+    running: tuple[Job, ...]
+
+
 @dataclass(slots=True)
 class JobPartBuilder:
-    """Remembers the categories that were fixed by arithmetic, by the Job's uid, as long as the Job exists."""
+    """Remembers by namespace and controller's uid the categories that were fixed by arithmetic, and the jobs, as long as the controller
+    wants or has pods. A namespace may have thousands, and few change between two rounds."""
 
     _fixed: dict[str, dict[str, bool]] = field(default_factory=dict)
+    _known: dict[str, tuple[str, dict[str, _OfController]]] = field(default_factory=dict)  # with the queue's name
 
     def jobs_of(
         self, namespace: str, queue: str, demand: NamespaceDemand, index: JobIndex, threshold: Mapping[str, float]
     ) -> NamespaceJobs:
         """Return every job of a namespace that demands or holds pods. `threshold` in resource units by resource."""
-        resources, drafts = index.resources, dict[tuple[str, bool], _Draft]()
-        fixed = self._fixed.pop(namespace, {})
-        kept: dict[str, bool] = {}
-        small_owners, units, count = set(), {True: dict[str, float](), False: dict[str, float]()}, {True: 0, False: 0}
+        drafts = dict[tuple[str, bool], _Draft]()
+        fixed, (former_queue, known) = self._fixed.pop(namespace, {}), self._known.pop(namespace, ("", {}))
+        kept, found, changed = dict[str, bool](), dict[str, _OfController](), index.take_changed(namespace)
+        of_pods = defaultdict[str, list[JobPods]](list)
+        for pods in index.jobs(namespace):
+            of_pods[pods.key.name].append(pods)
+        small_owners, sizes, count = set(), {True: list[Mapping[str, float]](), False: list[Mapping[str, float]]()}, {True: 0, False: 0}
         for desired in demand.desired_pods:
-            small = self._is_small(desired, index, threshold, fixed, kept)
-            _add_desired(drafts, desired, small, resources)
-            count[small] += max(desired.owner.wanted, desired.owner.existing)
+            owner = desired.owner
+            former = known.get(owner.uid) if former_queue == queue and owner.uid not in changed else None
+            if former is not None and former.desired is desired:
+                small, found[owner.uid] = former.small, former
+                if owner.uid in fixed:
+                    kept[owner.uid] = small
+            else:
+                small = self._is_small(desired, index, threshold, fixed, kept)
+                if group_of(desired.controller.spec.template.metadata):
+                    _add_desired(drafts, desired, small, index.resources)
+                else:
+                    found[owner.uid] = _of_controller(desired, small, of_pods.get(owner.uid, ()), index, queue)
+            of_pods.pop(owner.uid, None)
+            count[small] += max(owner.wanted, owner.existing)
             if small:
-                small_owners.add(desired.owner.uid)
-            for resource, amount in desired.owner.requests.items():
-                units[small][resource] = min(max(units[small].get(resource, 0.0), amount), MOST_AMOUNT)
+                small_owners.add(owner.uid)
+            if not sizes[small] or sizes[small][-1] is not owner.requests:
+                sizes[small].append(owner.requests)
         if kept:
             self._fixed[namespace] = kept
-        of_pods = index.jobs(namespace)
-        for pods in of_pods:
-            draft = None if pods.alone else _add_pods(drafts, pods, len(resources))
-            if draft is not None and pods.kind in ANNOUNCED_KINDS:
-                index.label(pods, small=pods.small, family=draft.family)
-        jobs = [(draft.running > 0, _job(draft, queue)) for draft in drafts.values() if any(draft.wanted) or any(draft.used)]
-        alone = [_job_of_one(pods, queue) for pods in of_pods if pods.alone and any(pods.wanted)]
+        if found:
+            self._known[namespace] = queue, found
+        others = list(itertools.chain.from_iterable(of_pods.values()))
+        _add_all_pods(drafts, others, index)
+        pending, running = _jobs(drafts, queue)
+        alone = [_job_of_one(pods, queue) for pods in others if pods.alone and any(pods.wanted)]
         return NamespaceJobs(
-            pending=(*(job for running, job in jobs if not running), *alone),
-            running=tuple(job for running, job in jobs if running),
+            pending=(*pending, *(job for one in found.values() for job in one.pending), *alone),
+            running=(*running, *(job for one in found.values() for job in one.running)),
             bare_running=tuple(_job_of_bare_pods(pods, queue) for pods in index.bare_running(namespace)),
             small_owners=frozenset(small_owners),
-            small_unit=units[True],
-            large_unit=units[False],
+            small_unit=_largest(sizes[True]),
+            large_unit=_largest(sizes[False]),
             small_pods=count[True],
             large_pods=count[False],
         )
@@ -122,6 +149,7 @@ class JobPartBuilder:
     def forget(self, namespace: str) -> None:
         """Drop the remembered state of the namespace."""
         self._fixed.pop(namespace, None)
+        self._known.pop(namespace, None)
 
     def _is_small(
         self, desired: DesiredPods, index: JobIndex, threshold: Mapping[str, float], fixed: Mapping[str, bool], kept: dict[str, bool]
@@ -144,6 +172,37 @@ class JobPartBuilder:
         if without_class is not None:
             index.label(without_class, small=small, family=without_class.family)
         return small
+
+
+def _largest(sizes: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return the largest of these requests, by resource."""
+    largest = dict[str, float]()
+    for requests in sizes:
+        for resource, amount in requests.items():
+            largest[resource] = min(max(largest.get(resource, 0.0), amount), MOST_AMOUNT)
+    return largest
+
+
+def _of_controller(desired: DesiredPods, small: bool, pods: Sequence[JobPods], index: JobIndex, queue: str) -> _OfController:
+    drafts = dict[tuple[str, bool], _Draft]()
+    _add_desired(drafts, desired, small, index.resources)
+    _add_all_pods(drafts, pods, index)
+    return _OfController(desired, small, *_jobs(drafts, queue))
+
+
+def _jobs(drafts: Mapping[tuple[str, bool], _Draft], queue: str) -> tuple[tuple[Job, ...], tuple[Job, ...]]:
+    """Return the jobs that wait and those that run, without those that want nothing."""
+    some = [draft for draft in drafts.values() if any(draft.wanted) or any(draft.used)]
+    pending, running = ([draft for draft in some if (draft.running > 0) == runs] for runs in (False, True))
+    return tuple(_job(draft, queue) for draft in pending), tuple(_job(draft, queue) for draft in running)
+
+
+def _add_all_pods(drafts: dict[tuple[str, bool], _Draft], jobs: Iterable[JobPods], index: JobIndex) -> None:
+    """Add the pods of these jobs, and give the jobs of known controllers their family."""
+    for pods in jobs:
+        draft = None if pods.alone else _add_pods(drafts, pods, len(index.resources))
+        if draft is not None and pods.kind in ANNOUNCED_KINDS:
+            index.label(pods, small=pods.small, family=draft.family)
 
 
 def _add_desired(drafts: dict[tuple[str, bool], _Draft], desired: DesiredPods, small: bool, resources: tuple[str, ...]) -> None:

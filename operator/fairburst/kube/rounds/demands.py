@@ -49,18 +49,21 @@ class DemandTable:
         gated: frozenset[str],
     ) -> None:
         """Read the work of these namespaces again."""
+        resources = view.pods.resources
         for namespace in namespaces:
+            former = self.by_namespace.get(namespace, NamespaceDemand())
             with self._contained.object("read the work of", namespace):
                 self.by_namespace[namespace] = namespace_demand(
                     view.controllers.workloads(namespace),
                     view.pods.namespace(namespace),
                     view.pods.owners_in(namespace),
-                    view.pods.resources,
+                    resources,
                     desired_pods(namespace),
                     fitting,
                     gated=namespace in gated,
                     belongs=view.controllers.belongs_to(namespace),
                     elsewhere=view.pods.elsewhere(namespace),
+                    former=former.desired_pods if former.resources == resources else (),
                 )
             self.by_namespace.setdefault(namespace, NamespaceDemand())
 

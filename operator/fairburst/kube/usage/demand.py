@@ -8,7 +8,7 @@ exists, so that its level grows as it fills up.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -19,13 +19,14 @@ from fairburst.bounds import MOST_AMOUNT, bounded_amount
 from fairburst.kube.api.objects import PodTemplate
 from fairburst.kube.times import to_epoch
 from fairburst.kube.usage.effective_requests import template_lacks_requests, template_requests
-from fairburst.kube.usage.pod_usage import NamespaceUsage, OwnerUsage
+from fairburst.kube.usage.pod_usage import NO_PODS, NamespaceUsage, OwnerUsage
 from fairburst.kube.workloads.job import is_held
 from fairburst.kube.workloads.kind import Controllers, Suspendable, WorkloadKind
 from fairburst.kube.workloads.registry import KINDS
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.model import WaitingPods
 
+MOST_SIZES = 200  # of waiting pods listed for a queue; those of further sizes are listed once these have started
 GROWTH_FRACTION = 0.10  # step of unannounced work above what exists; at least one pod
 
 
@@ -47,10 +48,13 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class DesiredPods:
-    """The pods that one controller wants, and the controller's object."""
+    """The pods that one controller wants, its object and its pods' usage, and whether a quota would refuse its next pod because it names no
+    requests. The same object as long as nothing of it changes."""
 
     owner: Owner
     controller: Any
+    usage: OwnerUsage = NO_PODS
+    lacks_requests: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,7 @@ class NamespaceDemand:
     desired_pods: every controller that wants or has pods. held: Jobs that fairburst has to start; `demand` includes them. waiting: pods
     without a node, future ones included, by the requests of one; a held Job counts as one, because it starts whole. The list is empty where
     pods wait that no object announces. created: when each controller with such work was created, None for work of unknown age.
+    resources: those that are counted.
     """
 
     demand: dict[str, float] = field(default_factory=dict)
@@ -88,6 +93,7 @@ class NamespaceDemand:
     no_node: dict[str, tuple[str, Mapping[str, float]]] = field(default_factory=dict)
     waiting: list[tuple[Mapping[str, float], float]] = field(default_factory=list)
     created: set[str | None] = field(default_factory=set)
+    resources: tuple[str, ...] = ()
 
     @property
     def oldest(self) -> float | None:
@@ -111,6 +117,7 @@ def namespace_demand(
     gated: bool = False,
     belongs: Callable[[PodTemplate], bool] = lambda _: True,
     elsewhere: Callable[[str], int] = lambda _: 0,
+    former: Sequence[DesiredPods] = (),
 ) -> NamespaceDemand:
     """Return the demand of one space.
 
@@ -119,42 +126,43 @@ def namespace_demand(
     controllers whose template requests less than a quota on cpu and memory demands. `gated`: pods wait behind gates and none is refused, so
     the existing pods are the whole demand. `belongs`: whether a template's pods belong to the space; `elsewhere`: how many of a
     controller's pods belong to other spaces of its namespace, because the controller's template or the queues have changed since.
+    `former`: as the last call returned them for the same resources. A controller that has not changed since is not read again.
     """
     stuck = _Stuck.of(usage, resources, fitting)
-    result, announced = NamespaceDemand(unit=dict(stuck.unit), without_node=dict(stuck.amounts)), dict[str, float]()
+    result = NamespaceDemand(unit=dict(stuck.unit), without_node=dict(stuck.amounts), resources=resources)
+    equal = _EqualPods(resources, fitting)
+    known = {desired.owner.uid: desired for desired in former}
     for kind, controller, stored, wanted in _creating_pods(controllers, owner_usage):
-        template = controller.spec.template
-        if not belongs(template):
+        if not belongs(controller.spec.template):
             continue
-        metadata, requests = controller.metadata, stored.newest_requests or _counted(template_requests(template.spec), resources)
-        existing = stored.active - stored.terminating
-        owner = Owner(kind.name, metadata.namespace, metadata.name, metadata.uid, wanted, existing, requests)
-        apart = elsewhere(owner.uid)
+        desired = known.get(controller.metadata.uid)
+        if desired is None or desired.controller is not controller or desired.usage is not stored or desired.owner.wanted != wanted:
+            desired = _desired_pods(kind.name, controller, stored, wanted, equal)
+        owner = desired.owner
+        requests, existing, apart = owner.requests, owner.existing, elsewhere(owner.uid)
         pods = max(wanted, existing, elastic.get(owner.uid, 0) if elastic else 0)
         if pods:
-            result.desired_pods.append(DesiredPods(owner, controller))
+            result.desired_pods.append(desired)
             result.created.add(controller.metadata.creation_timestamp)
-        fits = fitting(requests)
-        placeable = max(existing, min(pods, fits)) if fits >= 1 else stored.bound
-        if pods and fits < 1:
+        same = equal.to(requests)
+        placeable = max(existing, min(pods, same.fits)) if same.fits >= 1 else stored.bound
+        if pods and same.fits < 1:
             result.no_node[owner.uid] = f"{owner.kind} {owner.name}", requests
             stuck.take(requests, existing - apart - stored.bound)
-        for resource, amount in requests.items():
-            result.demand[resource] = result.demand.get(resource, 0.0) + (pods - apart) * amount
-            result.placeable[resource] = result.placeable.get(resource, 0.0) + (placeable - apart) * amount
-            announced[resource] = announced.get(resource, 0.0) + (existing - apart) * amount
-            if pods and fits >= 1:
-                result.unit[resource] = max(result.unit.get(resource, 0.0), amount)
+        same.pods += pods - apart
+        same.placeable += placeable - apart
+        same.existing += existing - apart
+        same.sets_unit |= pods > 0 and same.fits >= 1
         if kind.suspends and is_held(controller):
             need = {resource: bounded_amount(pods * amount) for resource, amount in requests.items()}
-            result.held.append(HeldJob(controller, need, fits >= 1))
-            result.waiting.append((need, 1.0 if fits >= 1 else 0.0))
+            result.held.append(HeldJob(controller, need, same.fits >= 1))
+            result.waiting.append((need, 1.0 if same.fits >= 1 else 0.0))
             continue
-        result.waiting.append((requests, placeable - stored.bound))
+        same.waiting += max(placeable - stored.bound, 0.0)
         if wanted > existing:
             result.lacking.append(owner)
-            lacks_requests = _lacks_requests(stored.newest_requests, template, resources)
-            result.unrequested += [f"{owner.kind} {owner.name}"] if lacks_requests else []
+            result.unrequested += [f"{owner.kind} {owner.name}"] if desired.lacks_requests else []
+    announced = equal.add_to(result)
     _add_to_come(result, controllers, resources, fitting, belongs)
     _add_unannounced(result, usage, announced, stuck, grows=not gated)
     if usage.unannounced:
@@ -162,6 +170,70 @@ def namespace_demand(
     for amounts in (result.demand, result.placeable, result.unit):
         amounts.update({resource: MOST_AMOUNT for resource, amount in amounts.items() if amount > MOST_AMOUNT})
     return result
+
+
+@dataclass(slots=True)
+class _Sum:
+    """Sums over the controllers whose pods request the same. fits: how many such pods the empty nodes hold. The others as in Owner and
+    NamespaceDemand."""
+
+    requests: Mapping[str, float]
+    fits: float
+    pods: float = 0
+    placeable: float = 0
+    existing: float = 0
+    waiting: float = 0
+    sets_unit: bool = False
+
+
+class _EqualPods:
+    """Sums over a namespace's controllers by the requests of their pods. Thousands of its Jobs have few different ones."""
+
+    def __init__(self, resources: tuple[str, ...], fitting: Callable[[Mapping[str, float]], float]) -> None:
+        self.resources = resources
+        self._fitting = fitting
+        self._sums: dict[tuple[float, ...], _Sum] = {}
+        self._by_identity: dict[int, _Sum] = {}
+        self._counted: dict[int, tuple[Mapping[str, float], Mapping[str, float]]] = {}
+
+    def requests_of(self, template: PodTemplate) -> Mapping[str, float]:
+        """Return the counted requests of a template's pods."""
+        requests = template_requests(template.spec)
+        known = self._counted.get(id(requests))
+        if known is None:  # it holds the mapping whose identity is the key
+            known = self._counted[id(requests)] = requests, _counted(requests, self.resources)
+        return known[1]
+
+    def to(self, requests: Mapping[str, float]) -> _Sum:
+        """Return the sums to which a controller with these requests is added."""
+        same = self._by_identity.get(id(requests))
+        if same is None or same.requests is not requests:
+            key = tuple([requests.get(resource, 0.0) for resource in self.resources])
+            same = self._sums.get(key)
+            if same is None:
+                same = self._sums[key] = self._by_identity[id(requests)] = _Sum(requests, self._fitting(requests))
+        return same
+
+    def add_to(self, result: NamespaceDemand) -> dict[str, float]:
+        """Add the sums to the demand; return the requests of the existing pods."""
+        announced = dict[str, float]()
+        for same in self._sums.values():
+            for resource, amount in same.requests.items():
+                result.demand[resource] = result.demand.get(resource, 0.0) + same.pods * amount
+                result.placeable[resource] = result.placeable.get(resource, 0.0) + same.placeable * amount
+                announced[resource] = announced.get(resource, 0.0) + same.existing * amount
+                if same.sets_unit:
+                    result.unit[resource] = max(result.unit.get(resource, 0.0), amount)
+            result.waiting.append((same.requests, same.waiting))
+        return announced
+
+
+def _desired_pods(kind: str, controller: Any, stored: OwnerUsage, wanted: int, equal: _EqualPods) -> DesiredPods:
+    """Return the pods that a controller wants, with the requests of its newest pod, or of its template while it has none."""
+    metadata, template = controller.metadata, controller.spec.template
+    requests, existing = stored.newest_requests or equal.requests_of(template), stored.active - stored.terminating
+    owner = Owner(kind, metadata.namespace, metadata.name, metadata.uid, wanted, existing, requests)
+    return DesiredPods(owner, controller, stored, _lacks_requests(stored.newest_requests, template, equal.resources))
 
 
 def _creating_pods(
@@ -267,15 +339,21 @@ def _add_unannounced(result: NamespaceDemand, usage: NamespaceUsage, announced: 
 
 
 def waiting_lines(demand: NamespaceDemand, resources: tuple[str, ...]) -> tuple[FloatArray, FloatArray] | None:
-    """Return (L, K) requests and (L,) counts of a namespace's waiting pods; None if none are listed."""
-    lines = [
-        ([min(requests.get(resource, 0.0), MOST_AMOUNT) for resource in resources], min(count, MOST_AMOUNT))
-        for requests, count in demand.waiting
-        if count > 0 and any(requests.get(resource, 0.0) > 0 for resource in resources)
-    ]
+    """Return (L, K) requests and (L,) counts of a namespace's waiting pods, equal ones together; None if none are listed.
+
+    At most `MOST_SIZES` sizes are listed: each costs every round something, and a tenant may create a Job of another size every second.
+    """
+    lines = dict[tuple[float, ...], float]()
+    for requests, count in demand.waiting:
+        if count > 0:
+            request = tuple([min(requests.get(resource, 0.0), MOST_AMOUNT) for resource in resources])
+            if request in lines:
+                lines[request] += count
+            elif len(lines) < MOST_SIZES and any(request):
+                lines[request] = count
     if not lines:
         return None
-    return np.array([request for request, _ in lines], dtype=np.float64), np.array([count for _, count in lines], dtype=np.float64)
+    return np.array(list(lines), dtype=np.float64), np.minimum(list(lines.values()), MOST_AMOUNT)
 
 
 def waiting_pods(former: WaitingPods | None, changed: Mapping[int, tuple[FloatArray, FloatArray] | None]) -> WaitingPods | None:

@@ -21,7 +21,7 @@ from fairburst.kube.queues.spaces import UNDIVIDED, Spaces, namespace_of
 from fairburst.kube.usage.effective_requests import containers_without_requests, counted_until, milli_requests
 from fairburst.kube.usage.lane_pods import LanePods
 from fairburst.kube.usage.pod_sums import EndedLately, NamespaceSums, OwnerSums, PodFacts
-from fairburst.kube.usage.pod_usage import Amounts, ClassUsage, NamespaceUsage, NodeUsage, OwnerUsage, RequestVector
+from fairburst.kube.usage.pod_usage import NO_PODS, Amounts, ClassUsage, NamespaceUsage, NodeUsage, OwnerUsage, RequestVector
 from fairburst.kube.usage.vector_sums import VectorBag, VectorSum
 from fairburst.kube.workloads.registry import ANNOUNCED_KINDS
 
@@ -177,13 +177,17 @@ class PodIndex:
         return self._namespaces.keys()
 
     def owner(self, namespace: str, uid: str) -> OwnerUsage:
-        """Return the usage of one controller (or bare pod); zeros and no requests if it never had a pod.
+        """Return the usage of one controller (or bare pod); zeros and no requests if it never had a pod. The same object until it changes.
 
         Pods of other namespaces do not count, though they may name the same UID as their controller's.
         """
-        entry = self._owners.get((namespace, uid)) or OwnerSums()
-        newest = self._amounts(entry.newest_requests, empty=True)
-        return OwnerUsage(entry.active, entry.bound, entry.terminating, entry.ended, entry.ended - entry.settled, newest)
+        entry = self._owners.get((namespace, uid))
+        if entry is None:
+            return NO_PODS
+        if entry.usage is None:
+            newest = self._amounts(entry.newest_requests, empty=True)
+            entry.usage = OwnerUsage(entry.active, entry.bound, entry.terminating, entry.ended, entry.ended - entry.settled, newest)
+        return entry.usage
 
     def owners_in(self, space: str) -> Callable[[str], OwnerUsage]:
         """Return `owner` for the namespace of a space."""
@@ -192,6 +196,8 @@ class PodIndex:
     def elsewhere(self, space: str) -> Callable[[str], int]:
         """Return a function of a controller's uid: how many of its live pods are in other spaces of its namespace."""
         namespace = namespace_of(space)
+        if namespace not in self.spaces.lanes:
+            return lambda _: 0
 
         def count(uid: str) -> int:
             if space == namespace:
@@ -349,6 +355,7 @@ class PodIndex:
         entry = self._owners.get(key)
         if entry is None:
             entry = self._owners[key] = OwnerSums()
+        entry.usage = None
         entry.pods += sign
         if not facts.ended:
             entry.active += sign

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from fairburst.kube.usage.pod_usage import NamespaceUsage, RequestVector
+from fairburst.kube.usage.pod_usage import NamespaceUsage, OwnerUsage, RequestVector
 from fairburst.kube.usage.vector_sums import VectorBag, VectorSum
 
 # The Job controller counts ended pods in batches of a second. It never counts those that a failure policy ignores.
@@ -39,6 +39,7 @@ class OwnerSums:
     settled: int = 0  # those of `ended` that ended long enough ago for the Job's status to count them
     newest: tuple[str, str] = ("", "")
     newest_requests: RequestVector = ()
+    usage: OwnerUsage | None = None  # what a reader gets; None: not read since the last change
 
 
 class EndedLately:
@@ -51,6 +52,7 @@ class EndedLately:
     def note(self, owner: OwnerSums) -> None:
         """Note the end of one of the owner's pods."""
         owner.ended += 1
+        owner.usage = None
         self._now.append(owner)
 
     def settle(self, now: float) -> None:
@@ -61,6 +63,7 @@ class EndedLately:
         while self._lately and self._lately[0][0] < now - COUNTED_SECONDS:
             for owner in self._lately.popleft()[1]:
                 owner.settled += 1
+                owner.usage = None
 
 
 @dataclass(slots=True)

@@ -57,6 +57,9 @@ class OwnerUsage:
     newest_requests: Amounts
 
 
+NO_PODS = OwnerUsage(0, 0, 0, 0, 0, {})
+
+
 @dataclass(frozen=True, slots=True)
 class NodeUsage:
     """Requests of the pods bound to one node: unmanaged ones, and the others by namespace."""
