@@ -72,11 +72,21 @@ class Pool:
         for _ in range(pods):
             self.start_pod(name)
 
-    def start_pod(self, namespace: str) -> str:
-        """Create and bind a pod of the namespace's Job."""
+    def add_jobs(self, namespace: str, count: int) -> None:
+        """Create Jobs of one pod in a namespace, and run the pod of every second one."""
+        for number in range(count):
+            metadata = {"namespace": namespace, "name": f"job-{number}", "uid": f"{namespace}/{number}"}
+            job = {"metadata": metadata, "spec": {"parallelism": 1, "template": {"spec": WORK}}}
+            self.view.controllers.update("Job", None, msgspec.convert(job, Job))
+            if number % 2:
+                self.start_pod(namespace, f"{namespace}/{number}")
+        self.view.changed_namespaces.add(namespace)
+
+    def start_pod(self, namespace: str, job: str | None = None) -> str:
+        """Create and bind a pod of a Job, given by its uid, or of the namespace's first one."""
         self._serial += 1
         name = f"work-{self._serial}"
-        owner = {"kind": "Job", "name": "work", "uid": f"job-{namespace}", "controller": True}
+        owner = {"kind": "Job", "name": "work", "uid": job or f"job-{namespace}", "controller": True}
         body = {
             "metadata": {"namespace": namespace, "name": name, "uid": f"{namespace}/{name}", "ownerReferences": [owner]},
             "spec": {**WORK, "nodeName": self._nodes[self._serial % len(self._nodes)]},
@@ -158,6 +168,20 @@ def all_changed(pool: Pool) -> None:
     pool.round()
 
 
+def many_jobs(jobs: int, *, repeats: int = 5) -> Iterator[Measurement]:
+    """Measure rounds after an event of a namespace with many Jobs, by when its work was read last."""
+    pool = Pool(100, hard=0.1)
+    pool.add_jobs(pool.names[-1], jobs)
+    pool.settle(60.0)
+    for what, seconds in (("read again", 10.0), ("read just before", ROUND_SECONDS)):
+
+        def changed(seconds: float = seconds) -> None:
+            pool.change(pool.names[-1:])
+            pool.round(seconds)
+
+        yield timed(f"round: a namespace with {jobs} Jobs, one changed, {what}", changed, repeats=repeats)
+
+
 KINDS = {"idle": idle, "one namespace changed": one_changed, "everything changed": all_changed}
 
 
@@ -173,7 +197,8 @@ def rounds_of(queues: int, *, hard: float, pods: int = 2, repeats: int = 5, targ
 
 @benchmark
 def rounds() -> Iterator[Measurement]:
-    """Measure Engine.round at 100, 1,000 and 10,000 queues, without hard queues and with half of them hard."""
+    """Measure Engine.round at 100, 1,000 and 10,000 queues, none or half of them hard, and with 10,000 Jobs in one namespace."""
     for queues in (100, 1_000, 10_000):
         for hard in (0.0, 0.5):
             yield from rounds_of(queues, hard=hard, targets=queues == 10_000)
+    yield from many_jobs(10_000)

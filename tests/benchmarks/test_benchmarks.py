@@ -138,6 +138,22 @@ def test_a_round_of_the_engine_over_four_times_the_queues_takes_no_more_than_fiv
     assert min(ratios) < most, ratios
 
 
+def test_a_changed_job_among_many_unchanged_ones_costs_a_fraction_of_reading_all_of_them() -> None:
+    """A tenant with many Jobs in a namespace must not make the rounds of all others longer."""
+    pool, name = rounds.Pool(10), "ns-00009"
+    pool.add_jobs(name, 4_000)
+    started = time.process_time()
+    pool.round(1.0)
+    everything = time.process_time() - started
+    pool.settle(60.0)
+
+    def changed() -> None:
+        pool.change([name])
+        pool.round(10.0)
+
+    assert fastest(changed) < everything / 2.5  # seen: 1/6
+
+
 def test_a_cluster_at_rest_has_one_round_a_second_and_few_statuses_to_compute(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each queue has waiting work, so the reserve for small jobs is adjusted every second. Nothing else changes."""
     pool, looked = rounds.Pool(200), 0

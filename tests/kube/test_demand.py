@@ -11,7 +11,7 @@ import pytest
 from fairburst.kube.api.objects import JOB_TRACKING, Pod
 from fairburst.kube.names import HELD_ANNOTATION
 from fairburst.kube.usage.controller_index import ControllerIndex
-from fairburst.kube.usage.demand import NamespaceDemand, namespace_demand, waiting_lines, waiting_pods
+from fairburst.kube.usage.demand import MOST_SIZES, NamespaceDemand, namespace_demand, waiting_lines, waiting_pods
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.usage.pod_sums import COUNTED_SECONDS
 from fairburst.kube.workloads.replicas import Deployment, ReplicaSet, StatefulSet
@@ -35,6 +35,15 @@ def demand(*things: Any, namespace: str = "batch", node_cpus: tuple[float, ...] 
     return namespace_demand(
         workloads, usage, pods.owners_in(namespace), RESOURCES, fitting=lambda charge: sum(cpu // charge["cpu"] for cpu in node_cpus)
     )
+
+
+def test_waiting_pods_of_equal_requests_are_listed_together_and_few_sizes_of_them() -> None:
+    """Each line costs every round something, and a tenant may create Jobs of as many sizes as it likes."""
+    found = demand(*(job("batch", f"j{number}", 2, requesting(f"{1 + number % 3}")) for number in range(9)))
+    requests, counts = waiting_lines(found, ("cpu",)) or (np.zeros((0, 1)), np.zeros(0))
+    assert (requests.ravel().tolist(), counts.tolist()) == ([1.0, 2.0, 3.0], [6.0, 6.0, 6.0])
+    found = demand(*(job("batch", f"j{number}", 1, requesting(f"{1 + number}m")) for number in range(MOST_SIZES + 50)))
+    assert [len(each) for each in waiting_lines(found, ("cpu",)) or ()] == [MOST_SIZES, MOST_SIZES]
 
 
 def pods_of(owner: str, count: int, *containers: Any, kind: str = "Job", **more: Any) -> list[Pod]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fairburst.kube.rounds.core_input import MANY_CONTROLLERS, PAUSE_A_CONTROLLER
 from tests.support.objects import World, job, latency_spec, node, pod, requesting
 
 TQ, LQ = "ThroughputQueue", "LatencyQueue"
@@ -87,3 +88,25 @@ def test_a_write_that_was_lost_is_planned_again() -> None:
     assert world.plan().quota_writes
     world.after(2.0)
     assert world.plan().quota_writes, "nothing has changed, and the quota is still missing"
+
+
+def test_a_namespace_with_many_jobs_is_read_less_often_but_its_use_is_that_of_the_moment() -> None:
+    """Otherwise every event of such a namespace would make the round of all others longer."""
+    world, many = World(), 2 * MANY_CONTROLLERS
+    world.queue(TQ, "a")
+    for number in range(many):
+        world.controller("Job", None, job("a", f"job-{number}", 1))
+    world.settle()
+    world.after(10.0)
+    world.controller("Job", None, job("a", "one more", 1))
+    assert len(world.plan().snapshot.waiting.count) == 1
+    world.after(0.01)
+    world.put(pod("a", "first", requesting("1", "1Gi"), owner=("Job", "job-0"), node="node-0"))
+    world.controller("Job", None, job("a", "another", 1))
+    plan = world.plan()
+    demand = plan.snapshot.demand[0, 0]
+    assert plan.snapshot.usage[0, 0] == 1.0, "the pod counts at once"
+    assert plan.due <= world.now + 1.1 * PAUSE_A_CONTROLLER * many
+    world.after_due(plan)
+    assert world.plan().snapshot.demand[0, 0] >= demand
+    assert len(world.engine.demands["a"].desired_pods) == many + 2

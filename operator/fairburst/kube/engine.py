@@ -194,13 +194,13 @@ class Engine:
             self._statuses.lay_out(self.queues.queue_set)
         self._quotas.note_holds(self.queues, changes, self._cluster.labels, now)
         changed = changes.namespaces | self._in_trouble
-        changed = self.queues.queue_set.spaces.whole(changed | self._input.read(view, changes, self.queues, wall))
+        changed = self.queues.queue_set.spaces.whole(changed | self._input.read(view, changes, self.queues, wall, now))
         self._quotas.retain(self._cluster.managed)
         plan, round_ = self._decided(view, changes, changed, wall, now)
         self._enforce(round_, changes, plan)
         for namespace in plan.written_namespaces():
             self._agenda.put(namespace, now + UNSURE_SECONDS)
-        plan.due = min(plan.due, now + plan.elastic.wait, now + plan.reclaim.due, self._agenda.next())
+        plan.due = min(plan.due, now + plan.elastic.wait, now + plan.reclaim.due, self._agenda.next(), self._input.due)
         return plan
 
     def _decided(self, view: ClusterView, changes: Changes, changed: set[str], wall: float, now: float) -> tuple[RoundPlan, RoundContext]:

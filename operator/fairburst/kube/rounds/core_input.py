@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 from fairburst.kube.containment import Containment
@@ -16,14 +17,21 @@ from fairburst.kube.rounds.view import ClusterView
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.policy.model import ClusterSnapshot
 
+MANY_CONTROLLERS = 1000
+PAUSE_A_CONTROLLER = 1e-4  # seconds: to read the work of a namespace takes about a tenth of its pause
+
 
 class CoreInput:
     """Builds the `ClusterSnapshot` of each round.
+
+    The work of a namespace with many controllers is read less often, so that the rounds of all others are not longer for it. Its usage is
+    always that of the moment.
 
     Attributes
     ----------
     demands : the demand of each managed namespace.
     changed_namespaces : those whose work had changed when the last round read it.
+    due : when to read work that had changed again but was read just before; infinite if there is none.
     """
 
     def __init__(
@@ -37,8 +45,11 @@ class CoreInput:
         self._gated: frozenset[str] = frozenset()
         self.demands = DemandTable(contained, gates, largest_turn)
         self.changed_namespaces: frozenset[str] = frozenset()
+        self.due = math.inf
+        self._read_again_at: dict[str, float] = {}  # of the namespaces with many controllers
+        self._later: set[str] = set()
 
-    def read(self, view: ClusterView, changes: Changes, queues: GoverningQueues, wall: float) -> set[str]:
+    def read(self, view: ClusterView, changes: Changes, queues: GoverningQueues, wall: float, now: float) -> set[str]:
         """Read changed nodes, namespaces and work; return the namespaces whose demand was read again.
 
         Sets `changes.everything` if the counted resources have changed.
@@ -48,6 +59,9 @@ class CoreInput:
         view.changed_namespaces |= view.pods.expire(wall)
         view.changed_namespaces |= self._slots.prepare(view.controllers, view.pods, queues.queue_set, moved=changes.everything)
         view.changed_namespaces |= queues.queue_set.spaces.whole(view.changed_namespaces)
+        self._read_again_at = {space: at for space, at in self._read_again_at.items() if now < at}
+        self._later = view.changed_namespaces & self._read_again_at.keys()
+        view.changed_namespaces -= self._later
         gated, managed, resources = queues.holding["Pods"], self._cluster.managed, self._cluster.resources
         again = {*stale, *view.changed_namespaces, *(gated ^ self._gated), *(managed - self.demands.by_namespace.keys())} & managed
         touched = view.changed_namespaces | again
@@ -56,8 +70,19 @@ class CoreInput:
             view, again, self._slots.desired_pods, lambda requests: self._cluster.fitting(vector(resources, requests)), gated
         )  # fmt: skip
         self.changed_namespaces = frozenset(view.changed_namespaces)
+        self._later -= again
         view.changed_namespaces.clear()
+        view.changed_namespaces |= self._later
+        self._note_reading(again, now)
         return touched
+
+    def _note_reading(self, spaces: Collection[str], now: float) -> None:
+        """Set when these spaces are read again at the earliest, and when those that have to wait are."""
+        for space in spaces:
+            controllers = len(self.demands.by_namespace[space].desired_pods)
+            if controllers >= MANY_CONTROLLERS:
+                self._read_again_at[space] = now + PAUSE_A_CONTROLLER * controllers
+        self.due = min((self._read_again_at[space] for space in self._later), default=math.inf)
 
     def _read_nodes(self, view: ClusterView, changes: Changes, queues: GoverningQueues) -> Collection[str]:
         """Return the namespaces whose demand depends on a change of nodes or of the counted resources."""
@@ -85,6 +110,7 @@ class CoreInput:
         table, queue_set = self.demands, queues.queue_set
         touched |= table.charge_no_more(self._not_running(view, wall))
         table.lay_out(view, queues, live, None if changes.everything else touched)
+        table.note_usage(view, queues.rows, self._later)
         snapshot = ClusterSnapshot(
             self._cluster.resources, live, committed, queue_set.specs, table.demand, table.usage, table.unit, waiting=table.waiting,
             oldest_work=table.oldest, next_start=table.next_starts.need, starting=table.next_starts.begun,

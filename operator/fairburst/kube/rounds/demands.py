@@ -123,11 +123,24 @@ class DemandTable:
         for namespace in self.by_namespace.keys() - namespaces:
             del self.by_namespace[namespace]
 
+    def note_usage(self, view: ClusterView, rows: Mapping[str, int], spaces: Iterable[str]) -> None:
+        """Write the present usage of spaces whose work was not read again. Nobody wants less than it uses."""
+        placed = [(space, rows[space]) for space in spaces if space in rows]
+        if placed:
+            self.demand, self.usage = self.demand.copy(), self.usage.copy()
+        for space, row in placed:
+            self.usage[row] = self._used(view, space)
+            self.demand[row] = np.maximum(self.demand[row], self.usage[row])
+
+    def _used(self, view: ClusterView, space: str) -> list[float]:
+        """Return the requests of the space's bound pods that are charged to its queue, by resource."""
+        running, uncharged = view.pods.namespace(space), self.uncharged.get(space, {})
+        return [max(running.bound.get(resource, 0.0) - uncharged.get(resource, 0.0), 0.0) for resource in view.pods.resources]
+
     def _write(self, view: ClusterView, namespace: str, row: int, *, promised: bool) -> None:
         """Write a namespace's row. promised: a burst that waits for a node is not done, so that it can be missed."""
-        wanted, running, uncharged = self.by_namespace[namespace], view.pods.namespace(namespace), self.uncharged.get(namespace, {})
-        for column, resource in enumerate(view.pods.resources):
-            used = max(running.bound.get(resource, 0.0) - uncharged.get(resource, 0.0), 0.0)
+        wanted, running = self.by_namespace[namespace], view.pods.namespace(namespace)
+        for column, (resource, used) in enumerate(zip(view.pods.resources, self._used(view, namespace), strict=True)):
             self.usage[row, column] = used
             waits = wanted.without_node.get(resource, 0.0) if promised else 0.0
             self.demand[row, column] = max(bounded_amount(wanted.placeable.get(resource, 0.0) + waits), used)
