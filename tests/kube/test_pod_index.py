@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from fairburst.kube.api.objects import JOB_TRACKING, Pod, controller_of
 from fairburst.kube.usage import pod_index
 from fairburst.kube.usage.effective_requests import containers_without_requests, effective_requests
+from fairburst.kube.usage.outside import NodeOffer, OutsideUse
 from fairburst.kube.usage.pod_index import PodIndex
 
 RESOURCES = ("cpu", "memory", "nvidia.com/gpu")
@@ -47,6 +49,37 @@ def test_a_pod_counts_as_stored_at_once_and_as_bound_from_binding_to_its_end() -
     assert not index.namespaces()
 
 
+def offer(cpu: float, memory: float, places: float = math.inf) -> NodeOffer:
+    return NodeOffer((round(1000 * cpu), round(1000 * memory), 0), places)
+
+
+def outside(index: PodIndex, inside: set[str], **offers: NodeOffer) -> tuple[float, float]:
+    """The cpu of pods outside these spaces on these nodes, and their number."""
+    amounts, pods = OutsideUse().read(index, frozenset(inside), offers)
+    return float(amounts[0]), pods
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 9), st.sampled_from(["a", "b", "c"]), st.sampled_from(["", "n", "m"]), st.integers(0, 5)), max_size=40
+    )
+)
+def test_use_outside_that_is_kept_up_is_that_of_a_first_look(changes: list[tuple[int, str, str, int]]) -> None:
+    """Pods come, move and go; now and then other spaces are managed, or a node offers something else."""
+    index, kept, stored = PodIndex(RESOURCES), OutsideUse(), dict[int, Pod]()
+    spaces = [frozenset({"a"}), frozenset({"a", "b"})]
+    nodes = [{"n": offer(4.0, 2.0**30), "m": offer(9.0, 2.0**40, 2.0)}, {"n": offer(2.0, 2.0**30, 1.0)}]
+    for step, (number, namespace, node, what) in enumerate(changes):
+        old, new = stored.pop(number, None), None
+        if what:
+            new = stored[number] = pod(f"p{number}", old.metadata.namespace if old is not None else namespace, cpu=f"{what}", node=node)
+        index.update(old, new)
+        inside, offers = spaces[step // 7 % 2], nodes[step // 11 % 2]
+        amounts, pods = kept.read(index, inside, offers)
+        first_amounts, first_pods = OutsideUse().read(index, inside, offers)
+        assert (amounts.tolist(), pods) == (first_amounts.tolist(), first_pods)
+
+
 def test_system_and_daemon_pods_take_capacity_but_are_not_the_queues() -> None:
     index = PodIndex(RESOURCES)
     index.update(None, pod("daemon", node="n", owner=("DaemonSet", "d")))
@@ -55,10 +88,11 @@ def test_system_and_daemon_pods_take_capacity_but_are_not_the_queues() -> None:
     usage = index.namespace("a")
     assert (usage.bound["cpu"], usage.unmanaged_stored["cpu"], usage.pods) == (1.0, 2.0, 1)
     assert index.on_node("n").unmanaged["cpu"] == 2.0
-    large = (8.0, 64.0 * 2**30, 0.0)
-    assert index.bound_outside({"a"}, {"n": large})["cpu"] == 2.0
-    assert index.bound_outside((), {"n": large})["cpu"] == 3.0
-    assert index.bound_outside((), {"other": large})["cpu"] == 0.0
+    large = offer(8.0, 64.0 * 2**30)
+    assert outside(index, {"a"}, n=large) == (2.0, 2)
+    assert outside(index, set(), n=large) == (3.0, 3)
+    assert outside(index, set(), other=large) == (0.0, 0)
+    assert outside(index, set(), n=offer(8.0, 64.0 * 2**30, places=1.0)) == (3.0, 1.0)
 
 
 def test_a_claim_counts_at_most_its_nodes_allocatable_and_nothing_on_a_node_that_does_not_exist() -> None:
@@ -66,8 +100,8 @@ def test_a_claim_counts_at_most_its_nodes_allocatable_and_nothing_on_a_node_that
     index.update(None, pod("phantom", "theirs", cpu="1000000", node="n"))
     index.update(None, pod("second", "theirs", cpu="1000000", node="n"))
     index.update(None, pod("lost", "mine", cpu="3", node="gone"))
-    offers = {"n": (8.0, 50.0 * 2**20, 0.0), "m": (8.0, 64.0 * 2**30, 0.0)}
-    assert index.bound_outside({"mine"}, offers) == {"cpu": 8.0, "memory": 50.0 * 2**20, "nvidia.com/gpu": 0.0}
+    offers = {"n": offer(8.0, 50.0 * 2**20), "m": offer(8.0, 64.0 * 2**30)}
+    assert OutsideUse().read(index, frozenset({"mine"}), offers)[0].tolist() == [8.0, 50.0 * 2**20, 0.0]
     assert index.bound_nowhere({"n", "m"}) == {"mine": {"cpu": 3.0, "memory": 100.0 * 2**20, "nvidia.com/gpu": 0.0}}
     assert index.bound_nowhere({"n", "m", "gone"}) == {}
 

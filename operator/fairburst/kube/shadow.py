@@ -94,9 +94,10 @@ class ObservingEngine(Engine):
             self._suggestions.watch(frozenset(namespace for _, namespace, _ in observed), wall)
             # The counts from the time when these queues were enforced stay.
             self._shadow.queues.forget(observed.keys() - self._last_observed.keys())
+        # the round takes out of `_missed` what it reads
         shadow = self._shadow.round(replace(view, changed_namespaces=self._missed), wall, now)
         self._shadow.suggest(self._suggestions, shadow, wall, now)
-        self._missed, self._last_observed = set(), observed
+        self._last_observed = observed
         plan.statuses += shadow.statuses
         plan.events += [(entry, event) for entry, event in shadow.events if entry.observed_only]
         plan.false_conditions |= shadow.false_conditions

@@ -18,7 +18,7 @@ from fairburst.kube.queues.spaces import namespace_of
 from fairburst.kube.rounds.differences import Differences
 from fairburst.kube.rounds.view import ClusterView
 from fairburst.kube.usage.capacity import LowWaterMark, NodeShapes, counts
-from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.kube.usage.outside import NodeOffer, OutsideUse
 from fairburst.kube.usage.pod_usage import RequestVector
 from fairburst.policy.arrays import FloatArray
 
@@ -78,7 +78,9 @@ class ClusterState:
         self._quotas = Differences[tuple[str, str]]()
         self._limit_ranges = Differences[tuple[str, str]]()
         self._node_objects = Differences[tuple[str, str]]()
-        self._foreign: tuple[PodIndex, int, FloatArray, FloatArray, float] | None = None
+        self._node_facts: dict[tuple[str, str], tuple[object, ...]] = {}
+        self._offers: dict[str, NodeOffer] = {}
+        self._foreign, self._ungoverned = OutsideUse(), OutsideUse()
 
     def look(self, view: ClusterView) -> Changes:
         """Apply the changes since the last call."""
@@ -92,8 +94,21 @@ class ClusterState:
         namespaces |= {namespace for namespace, _ in changed_quotas | changed_ranges}
         queues = self._queues.since_last(view.read_queues())
         namespaces |= {namespace for _, namespace, _ in queues}
-        nodes = bool(self._node_objects.since_last(view.nodes))
+        nodes = self._note_nodes(view.nodes)
         return Changes(queues, namespaces, nodes, bool(changed_objects))
+
+    def _note_nodes(self, nodes: Mapping[tuple[str, str], Node]) -> bool:
+        """Return whether a node has changed, apart from what a kubelet reports every few minutes."""
+        moved = False
+        for key in self._node_objects.since_last(nodes):
+            node = nodes.get(key)
+            facts = (node.metadata.labels, node.schedulable, node.spec.taints, node.status.allocatable) if node is not None else None
+            moved |= self._node_facts.get(key) != facts
+            if facts is None:
+                self._node_facts.pop(key, None)
+            else:
+                self._node_facts[key] = facts
+        return moved
 
     def absent(self, queues: Iterable[ObjectKey]) -> frozenset[str]:
         """Return the namespaces that are being deleted, and those of queues whose namespace no longer exists."""
@@ -121,7 +136,10 @@ class ClusterState:
         self._read_for = resources
         self.nodes = {name: node for (_, name), node in view.nodes.items() if counts(node, pool.node_selector)}
         shapes = NodeShapes.of(self.nodes.values(), resources)
-        self._foreign = None
+        amounts = [tuple(round(1000 * amount) for amount in row) for row in shapes.offers.tolist()]
+        self._offers = {
+            name: NodeOffer(offer, places) for name, offer, places in zip(self.nodes, amounts, shapes.pods.tolist(), strict=True)
+        }
         if shapes.same_as(self.shapes):
             return False
         self.shapes = shapes
@@ -172,7 +190,7 @@ class ClusterState:
         head_room, declared = natural_units(pool.head_room), natural_units(pool.declared_capacity)
         offered = self.shapes.total()
         reserve = offered * pool.head_room_percent / 100 + vector(resources, head_room)
-        foreign, leftover = self._outside(view)
+        foreign, leftover, _ = self._outside(view)
         low = self.low_water.observe(resources, np.maximum(offered - reserve - foreign, 0.0), now)
         committed = np.array([declared.get(resource, amount) for resource, amount in zip(resources, low, strict=True)])
         live = committed if pool.autoscaled else np.maximum(offered - reserve - foreign - leftover, 0.0)
@@ -181,26 +199,18 @@ class ClusterState:
     def slots(self, view: ClusterView) -> float:
         """Return the places for pods of queues on the pool's nodes; infinite if a node names no number of places, or the pool is
         autoscaled."""
-        self._outside(view)
-        if self._foreign is None or self._config.pool.autoscaled or not len(self.shapes.pods):
+        if self._config.pool.autoscaled or not len(self.shapes.pods):
             return math.inf
-        return float(self.shapes.pods.sum()) - self._foreign[4]
+        return float(self.shapes.pods.sum()) - self._outside(view)[2]
 
-    def _outside(self, view: ClusterView) -> tuple[FloatArray, FloatArray]:
-        """Return (K,) requests of unmanaged pods and of other namespaces on the pool's nodes, and those of what was managed before.
-
-        The cost is linear in the pods, so it is computed again only if it may have changed.
-        """
-        changes = view.pods.outside_changes(self.managed)
-        if self._foreign is None or self._foreign[:2] != (view.pods, changes):
-            resources = self.resources
-            offers = dict(zip(self.nodes, self.shapes.offers.tolist(), strict=True))
-            foreign = vector(resources, view.pods.bound_outside(self.managed | self.leaving, offers))
-            left = self.orphans or self.leaving
-            outside = vector(resources, view.pods.bound_outside(self.governed, offers)) if left else foreign
-            places = dict(zip(self.nodes, self.shapes.pods.tolist(), strict=True))
-            self._foreign = view.pods, changes, foreign, outside - foreign, view.pods.places_outside(self.governed, places)
-        return self._foreign[2], self._foreign[3]
+    def _outside(self, view: ClusterView) -> tuple[FloatArray, FloatArray, float]:
+        """Return (K,) requests of unmanaged pods and of other namespaces on the pool's nodes, those of what was managed before, and the
+        number of all these pods."""
+        outside, pods = self._ungoverned.read(view.pods, self.governed, self._offers)
+        if not (self.orphans or self.leaving):
+            return outside, np.zeros(len(outside)), pods
+        foreign, _ = self._foreign.read(view.pods, self.managed | self.leaving, self._offers)
+        return foreign, outside - foreign, pods
 
     def _read_namespaces(self, namespaces: Mapping[tuple[str, str], Namespace]) -> None:
         self._present = frozenset(name for _, name in namespaces)

@@ -10,9 +10,11 @@ from __future__ import annotations
 import functools
 import heapq
 import math
+import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from fairburst.bounds import MOST_AMOUNT
 from fairburst.kube.api.objects import JOB_TRACKING, Pod, controller_of
@@ -27,6 +29,12 @@ from fairburst.kube.workloads.registry import ANNOUNCED_KINDS
 
 # Number of owners without pods whose last requests are kept, for a Job whose next pod a quota refuses.
 REMEMBERED_OWNERS = 10_000
+
+
+class NodeWatcher(Protocol):
+    """Reads and empties `changed_nodes`."""
+
+    changed_nodes: set[str]
 
 
 class PodIndex:
@@ -53,8 +61,7 @@ class PodIndex:
         self._expiring: list[tuple[float, tuple[str, str], str]] = []
         self._ended = EndedLately()
         self._vectors: dict[RequestVector, RequestVector] = {}
-        self._managed: frozenset[str] = frozenset()
-        self._outside_changes = 0
+        self._node_watchers = weakref.WeakSet[NodeWatcher]()
 
     @classmethod
     def rebuilt(cls, resources: Sequence[str], pods: Iterable[Pod], *, by_class: bool = False, spaces: Spaces = UNDIVIDED) -> PodIndex:
@@ -228,28 +235,18 @@ class PodIndex:
             by_namespace={name: self._amounts(each.amounts) for name, each in sums.items() if name is not None},
         )
 
-    def bound_outside(self, managed: Collection[str], offers: Mapping[str, Sequence[float]]) -> Amounts:
-        """Return the bound requests of unmanaged pods and of namespaces outside `managed`, on each node at most the node's offer.
+    def claims_outside(self, node: str, inside: Collection[str]) -> tuple[list[int], int]:
+        """Return what unmanaged pods and pods of spaces not in `inside` request on a node, in thousandths, and their number."""
+        claimed, count = [0] * len(self.resources), 0
+        for name, each in self._nodes.get(node, {}).items():
+            if name is None or name not in inside:
+                claimed = [one + other for one, other in zip(claimed, each.amounts, strict=True)]
+                count += each.count
+        return claimed, count
 
-        offers: by node name, allocatable amounts in natural units in the order of `resources`; other nodes are left out. A pod that names
-        its node itself may request any amount: the kubelet refuses it, a moment later.
-        """
-        total = [0.0] * len(self.resources)
-        for node, offered in offers.items():
-            claimed = [0] * len(self.resources)
-            for name, each in self._nodes.get(node, {}).items():
-                if name is None or name not in managed:
-                    claimed = [one + other for one, other in zip(claimed, each.amounts, strict=True)]
-            total = [one + min(milli, most * 1000) for one, milli, most in zip(total, claimed, offered, strict=True)]
-        return self._amounts(total)
-
-    def places_outside(self, managed: Collection[str], places: Mapping[str, float]) -> float:
-        """Return the number of the pods of `bound_outside`, on each node at most its number of places."""
-        total = 0.0
-        for node, most in places.items():
-            count = sum(each.count for name, each in self._nodes.get(node, {}).items() if name is None or name not in managed)
-            total += min(float(count), most)
-        return total
+    def watch_nodes(self, watcher: NodeWatcher) -> None:
+        """Add every node whose pods change from now on to the watcher's nodes, as long as there is another reference to it."""
+        self._node_watchers.add(watcher)
 
     def bound_nowhere(self, nodes: Container[str]) -> dict[str, Amounts]:
         """Return the requests by namespace of pods bound to nodes outside `nodes`: such pods do not run."""
@@ -261,13 +258,6 @@ class PodIndex:
                     for resource, amount in zip(self.resources, each.amounts, strict=True):
                         total[resource] += amount / 1000
         return found
-
-    def outside_changes(self, managed: frozenset[str]) -> int:
-        """Return a number that changes whenever `bound_outside(managed)` may change."""
-        if managed is not self._managed:
-            self._managed = managed
-            self._outside_changes += 1
-        return self._outside_changes
 
     # Accounting ------------------------------------------------------------------------------------------------------
 
@@ -307,7 +297,8 @@ class PodIndex:
         if facts.lane_class:
             self._lanes.account(facts, sign)
         if facts.bound:
-            self._outside_changes += facts.unmanaged or facts.space not in self._managed
+            for watcher in self._node_watchers:
+                watcher.changed_nodes.add(facts.node)
             sums = self._nodes.setdefault(facts.node, {})
             name = None if facts.unmanaged else facts.space
             each = sums.setdefault(name, VectorSum(len(self.resources)))
