@@ -153,10 +153,10 @@ def test_a_queue_that_wants_no_more_is_forgotten_after_a_while() -> None:
 def test_only_a_slack_that_changes_is_observed_every_second(one: Use, ends: int, pause: float) -> None:
     """Otherwise each queue that wants more than it has would keep the operator busy although nothing happens."""
     control = SlackControl()
-    assert control.next_look("q") is None
+    assert control.pause("q") is None
     for _ in range(ends):
         control.ended("q", 0.0)
     control.observe("q", one, 0.0)
-    assert control.next_look("q") == pause
+    assert control.pause("q") == pause
     control.observe("q", None, 1.0)
-    assert control.next_look("q") == CALM_SECONDS
+    assert control.pause("q") == CALM_SECONDS

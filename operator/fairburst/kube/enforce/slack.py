@@ -113,8 +113,8 @@ class SlackControl:
         state.calm = state.pods <= FIRST_PODS and (state.error == 0 or at_bound)
         return self.pods(quota)
 
-    def next_look(self, quota: object) -> float | None:
-        """Return the seconds until the quota should be observed again without an event; None: at its next event."""
+    def pause(self, quota: object) -> float | None:
+        """Return the seconds until the quota is observed again if no event comes first; None: only at an event."""
         state = self._slack.get(quota)
         return None if state is None else CALM_SECONDS if state.calm else STEERED_SECONDS
 

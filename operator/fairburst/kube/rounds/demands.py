@@ -124,7 +124,7 @@ class DemandTable:
             del self.by_namespace[namespace]
 
     def note_usage(self, view: ClusterView, rows: Mapping[str, int], spaces: Iterable[str]) -> None:
-        """Write the present usage of spaces whose work was not read again. Nobody wants less than it uses."""
+        """Write the present usage of spaces whose work was not read again. A queue wants at least what it uses."""
         placed = [(space, rows[space]) for space in spaces if space in rows]
         if placed:
             self.demand, self.usage = self.demand.copy(), self.usage.copy()

@@ -72,7 +72,7 @@ class QuotaRounds:
             quotas = [quota for key in item.quota_keys if (quota := round_.view.quotas.get(key)) is not None]
             use = use_of(item, level, round_.view.pods.namespace(item.namespace), quotas, room, uncharged.get(item.namespace, {}))
             item.slack = self.slack.observe((item.namespace, QUOTA_NAME), use, round_.now)
-            if (pause := self.slack.next_look((item.namespace, QUOTA_NAME))) is not None:
+            if (pause := self.slack.pause((item.namespace, QUOTA_NAME))) is not None:
                 self._agenda.put(item.namespace, round_.now + pause)
 
     @staticmethod
