@@ -35,6 +35,7 @@ class DecisionChanges:
         self._contained = contained
         self._reserve = reserve
         self._small_level: FloatArray | None = None
+        self._ratio = 0  # of the reserve, in percent
         self._level: FloatArray | None = None
         self._entitled = np.zeros((0, 0))
         self._more = np.zeros(0, dtype=np.bool_)
@@ -54,13 +55,14 @@ class DecisionChanges:
         return entitled
 
     def _divided_anew(self, round_: RoundContext) -> set[str]:
-        """Return the spaces whose level is divided between small and large jobs, if the small part differs."""
+        """Return the spaces whose level is divided between small and large jobs, if the small part differs, or the reserve by a point."""
         before, self._small_level = self._small_level, round_.result.small_level
+        ratio, self._ratio = self._ratio, round(100 * (round_.result.reserve_ratio or 0.0))
         if self._reserve is None or self._small_level is None or self._small_level is before:
             return set()
         spaces = [space for space in self._reserve.divided if space in round_.rows]
         rows = [round_.rows[space] for space in spaces]
-        if before is None or before.shape != self._small_level.shape:
+        if before is None or before.shape != self._small_level.shape or ratio != self._ratio:
             return set(spaces)
         return set(itertools.compress(spaces, row_any(self._small_level[rows] != before[rows])))
 
