@@ -222,6 +222,24 @@ class TestBadInput:
             decide(cluster([]), Memory(), config, NOW)
 
 
+def test_a_reserve_at_its_floor_waits_for_a_small_job_and_not_for_the_next_step() -> None:
+    """At its floor line 7 of Algorithm 3 lowers it no further, so that a round in every second would find nothing."""
+    memory = Memory()
+    value = cluster([job("large", 60.0)], tasks_of(20, NOW - 55, None), used=50.0)
+    for second in range(20):
+        result, memory = decide(value, memory, CONFIG, NOW + second)
+    assert (dress_of(result).reserve_ratio, dress_of(result).reason) == (
+        CONFIG.dress.min_reserve if CONFIG.dress else None,
+        "SmallHasSurplus",
+    )
+    assert dress_of(result).next_boundary > NOW + 20 + 60
+    for second in range(20, 80):  # and indeed
+        later, memory = decide(value, memory, CONFIG, NOW + second)
+        assert later.reserve_ratio == result.reserve_ratio
+    small, _ = decide(cluster([job("large", 60.0), job("small", 5.0)], used=100.0), memory, CONFIG, NOW + 80)
+    assert dress_of(small).next_boundary == NOW + 81
+
+
 def test_the_pool_that_small_and_large_jobs_divide_is_what_other_queues_leave() -> None:
     """DRESS's Tot_R: 100 of either resource less the burst's 40 and 20, and less the 10 and 5 of a queue that does not take part."""
     queues = (latency("l/q", 0.0, [40.0, 20.0], 10, Sporadic(100)), throughput("a/q", 1.0), throughput("b/q", 2.0))

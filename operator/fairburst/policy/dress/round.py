@@ -197,9 +197,12 @@ def _startable(
 
 
 def _next_boundary(work: Work, memory: DressMemory, config: DressConfig, now: float) -> float:
-    """Return when δ may move again while a job waits, or when the oldest large job reaches its maximum wait."""
+    """Return when δ may move again while a job waits, or when the oldest large job reaches its maximum wait.
+
+    At its floor δ does not move before a small job waits: line 7 of Algorithm 3 can only lower it.
+    """
     boundary = math.inf
-    if work.small.places.size or work.large.places.size:
+    if work.small.places.size or (work.large.places.size and memory.reserve_ratio > config.min_reserve):
         boundary = memory.adjusted_at + config.step_seconds
     since = work.waiting_since
     if since is not None and since + config.max_wait_seconds > now:
