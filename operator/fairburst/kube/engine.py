@@ -73,8 +73,8 @@ class Engine:
         self.gates = UngatePlanner()
         self.reclaim = Reclaimer(config.reclaim.rules())
         self._agenda = Agenda()
-        self._cluster = ClusterState(config, own_namespace)
-        self.gates.fits = self._cluster.holds
+        cluster = self._cluster = ClusterState(config, own_namespace)
+        self.gates.fits = cluster.holds
         self.queues = GoverningQueues(config, own_namespace, self.contained, self.gates.gated, observing=observing)
         self._input = CoreInput(
             self._cluster, self.contained, self.reserve, self.slots, self.reclaim, self.gates, self._policy.largest_turn
@@ -221,11 +221,8 @@ class Engine:
         plan.elastic = self.slots.plan(result, view.controllers.marked_jobs(), queue_set, self.queues.absent, wall, now)
         plan.lead_times = self._lead_times.views(snapshot, result, self.memory)
         left_alone = queue_set.elsewhere | queue_set.left_as_is | self.queues.absent | self._cluster.never_managed
-        touched = queue_set.spaces.whole(changed | self._agenda.take(now))
-        return plan, RoundContext(
-            view, queue_set, snapshot, result, self.memory, self.queues.rows, frozenset(changed), touched, changes.everything, left_alone,
-            wall, now,
-        )  # fmt: skip
+        where = frozenset(changed), queue_set.spaces.whole(changed | self._agenda.take(now)), changes.everything
+        return plan, RoundContext(view, queue_set, snapshot, result, self.memory, self.queues.rows, *where, left_alone, wall, now)
 
     def _enforce(self, round_: RoundContext, changes: Changes, plan: RoundPlan) -> None:
         """Turn the decision into writes, step by step."""

@@ -11,7 +11,6 @@ changes no duration.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -22,9 +21,10 @@ import numpy as np
 
 from fairburst.kube.api.objects import Metadata, Pod, controller_of
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL
+from fairburst.kube.jobs.task_columns import TaskColumns
 from fairburst.kube.names import SIZE_CLASSES, SMALL_CLASS
 from fairburst.kube.usage.pod_usage import RequestVector
-from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
+from fairburst.policy.arrays import BoolArray, IntArray
 from fairburst.policy.dress.values import Job, TaskTable
 
 # Labels by which other systems group pods, and ours. The first one on a pod counts.
@@ -82,41 +82,6 @@ class _Known:
     dying: bool = False
 
 
-class _Columns:
-    """The task table's columns, grown by doubling. The last row replaces a dropped one."""
-
-    def __init__(self, width: int) -> None:
-        self.count = 0
-        self.job: IntArray = np.zeros(256, dtype=np.int64)
-        self.request: FloatArray = np.zeros((256, width))
-        self.started: FloatArray = np.zeros(256)
-        self.ended: FloatArray = np.zeros(256)
-
-    def _grow(self) -> None:
-        self.job = np.concatenate((self.job, np.zeros_like(self.job)))
-        self.request = np.concatenate((self.request, np.zeros_like(self.request)))
-        self.started = np.concatenate((self.started, np.zeros_like(self.started)))
-        self.ended = np.concatenate((self.ended, np.zeros_like(self.ended)))
-
-    def append(self, job: int, request: Sequence[int], started: float) -> int:
-        row = self.count
-        if row == len(self.job):
-            self._grow()
-        self.job[row], self.started[row], self.ended[row] = job, started, math.nan
-        self.request[row] = request
-        self.count = row + 1
-        return row
-
-    def drop(self, row: int) -> int:
-        """Drop a row. Return the former number of the row that moved into its place (the dropped row's own if it was the last)."""
-        last = self.count - 1
-        if row != last:
-            for column in (self.job, self.request, self.started, self.ended):
-                column[row] = column[last]
-        self.count = last
-        return last
-
-
 class JobIndex:
     """Index of pods as tasks; see the module. `follow` namespaces, `update` with every change of a pod, then read.
 
@@ -136,7 +101,7 @@ class JobIndex:
         self._bare_running: dict[tuple[str, bool], JobPods] = {}  # by namespace and whether they are small
         self._by_number: dict[int, JobPods] = {}
         self._free_numbers: list[int] = []
-        self._columns = _Columns(len(self.resources))
+        self._columns = TaskColumns(len(self.resources))
         self._tasks: list[_Known | _Ended] = []  # by row
         self._ended: deque[_Ended] = deque()
         self._clock = 0.0  # wall minus monotonic

@@ -149,10 +149,7 @@ def namespace_demand(
         if pods and same.fits < 1:
             result.no_node[owner.uid] = f"{owner.kind} {owner.name}", requests
             stuck.take(requests, existing - apart - stored.bound)
-        same.pods += pods - apart
-        same.placeable += placeable - apart
-        same.existing += existing - apart
-        same.sets_unit |= pods > 0 and same.fits >= 1
+        same.add(pods - apart, placeable - apart, existing - apart, sets_unit=pods > 0 and same.fits >= 1)
         if kind.suspends and is_held(controller):
             need = {resource: bounded_amount(pods * amount) for resource, amount in requests.items()}
             result.held.append(HeldJob(controller, need, same.fits >= 1))
@@ -184,6 +181,13 @@ class _Sum:
     existing: float = 0
     waiting: float = 0
     sets_unit: bool = False
+
+    def add(self, pods: float, placeable: float, existing: float, *, sets_unit: bool) -> None:
+        """Add one controller's pods, apart from those that wait. `sets_unit`: whether they count for the queue's largest pod."""
+        self.pods += pods
+        self.placeable += placeable
+        self.existing += existing
+        self.sets_unit |= sets_unit
 
 
 class _EqualPods:
