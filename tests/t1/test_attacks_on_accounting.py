@@ -51,11 +51,13 @@ def test_pods_that_their_own_tenant_evicts_are_charged_until_they_are_gone(arena
     for one in arena.items("pods", cheat.name)[:24]:
         cheat.evict(one["metadata"]["name"], DAY)
     honest.create(job("work", CPUS))
-    until(lambda: figures(arena, honest)[1] == CPUS / 2, PATIENCE_SECONDS, "the other's fair share, as without the attack")
+    until(lambda: figures(arena, honest)[1] >= CPUS / 2, PATIENCE_SECONDS, "the other's fair share, as without the attack")
     until(lambda: float(arena.hard(cheat.name)["requests.cpu"]) <= CPUS / 2 + 1, PATIENCE_SECONDS, "its quota: the level and one pod")
-    arena.rounds(10)
+    arena.rounds(3)
     assert arena.occupying(cheat.name) == CPUS, "what it holds"
-    assert figures(arena, cheat) == (CPUS, CPUS / 2), "what it is charged for, and its level"
+    charged, level = figures(arena, cheat)
+    assert charged == CPUS
+    assert level <= CPUS / 2, "its fair share, less what it has come to owe the other"
 
 
 def test_pods_deleted_with_a_grace_period_of_a_day_switch_reclaim_off_for_no_burst(arena: Arena) -> None:
