@@ -120,6 +120,12 @@ def huge_pods(world: World) -> None:
         world.put(pod("poison", f"p{number}", requesting("9e18", "8Ei"), node=f"node-{number % 2}", phase="Running"))
 
 
+def pod_of_huge_containers(world: World) -> None:
+    """Each of its amounts is a quantity, their sum is not. No node could hold it."""
+    world.queue("ThroughputQueue", "poison")
+    world.put(pod("poison", "p", *[requesting("9e18", "8Ei")] * 5))
+
+
 def huge_node(world: World) -> None:
     world.nodes["", "huge"] = node("huge", cpu="9e18", memory="8Ei", pods="9223372036854775807")
 
@@ -138,6 +144,7 @@ def negative_node(world: World) -> None:
         pytest.param(deleted(2**63 - 1), id="the longest grace period"),
         pytest.param(deleted(-1), id="a negative grace period"),
         pytest.param(huge_pods, id="running pods that request more than there is"),
+        pytest.param(pod_of_huge_containers, id="a waiting pod whose containers request more than a quantity can say"),
         pytest.param(huge_node, id="a node that offers more than there is"),
         pytest.param(negative_node, id="a node that offers nonsense"),
     ],

@@ -137,76 +137,74 @@ class StatusRounds:
         queue_set = round_.queue_set
         with self._contained.object("count the week of", ""):
             self._count_weeks(round_)
-        inverse = inverse_capacity(round_.snapshot.live_capacity)
         self._used = round_.snapshot.usage.sum(axis=0)
         rows = self._changed_rows(round_)
         namespaces = self._candidates | self._agenda.take(round_.now) | {queue_set.governing[row].namespace for row in rows}
-        members = self._in_turn(round_, self._positions.keys() if self._everything else namespaces)
-        items = managed.of({entry.space for entry in members})
-        never_start = too_large_to_start(items, round_.snapshot, self._gates, round_.view.pods)
-        blocked = {item.namespace: item.obstacles for item in items}
         inputs, shown = [], []
-        for entry in members:
+        for entry in self._in_turn(round_, self._positions.keys() if self._everything else namespaces):
             row = round_.rows.get(entry.space) if entry.governs else None
             if row is None:
                 inputs.append(StatusInput(entry, conditions_of(entry, None, None, (), observed_only=False)))
                 continue
-            decision = round_.result.decisions[row]
-            shown.append((row, decision))
-            attainable = self._attainable(round_, decision, row)
-            reserve, too_large = None, None
-            if self._reserve is not None:
-                reserve = self._reserve.view(entry, row, round_.snapshot, round_.result, observed_only=entry.observed_only)
-                too_large = self._reserve.too_large(entry, round_.snapshot)
-            conditions = conditions_of(
-                entry,
-                decision,
-                attainable,
-                blocked.get(entry.space, ()),
-                observed_only=entry.observed_only,
-                too_large=too_large,
-                never_start=never_start.get(entry.space),
-                no_node=demands[entry.space].no_node,
-                contained=self._contained.problems.get(entry.space),
-                lacks_reserve=self._reserve is not None and lacks_reserve(entry),
-            )
-            elastic = plan.elastic.queues.get(entry.qualified_name)
-            usage = round_.snapshot.usage[row]
-            demand = np.maximum(amounts_wanted(demands[entry.space], round_.snapshot.resources), round_.snapshot.demand[row])
-            allocated, used, waiting = largest_share(
-                np.stack([decision.allocation, usage, np.maximum(demand - usage, 0.0)]), inverse
-            ).tolist()
-            forecast = self.forecasts.queues.get(entry.qualified_name)
-            waits = forecast is not None and bool(exceeds(demand, usage).any()) and self._waits(forecast.uid, entry, demands[entry.space])
-            conditions = with_forecast(conditions, forecast, decision.window, waits=waits)
-            inputs.append(
-                StatusInput(
-                    entry,
-                    conditions if elastic is None else [*conditions, condition(elastic)],
-                    decision,
-                    round_.memory.entry(entry.qualified_name),
-                    usage,
-                    demand,
-                    None if entry.observed_only else pod_priority_of(decision.guarantee_class, self._config, entry.lane),
-                    entry.mode.holds,
-                    reserve=reserve,
-                    lead_time=self._lead_time(plan, entry.qualified_name, row),
-                    suggestion=self.suggestions.get(entry.qualified_name),
-                    uncertainty=self._history.status_part(entry.uid),
-                    bursts_seen=self._history.internal_part(entry.uid),
-                    shares=(allocated, used, waiting),
-                    week=self._weeks.of(entry.uid),
-                    elasticity=None
-                    if elastic is None
-                    else status_part(elastic, round_.snapshot.resources, self._config.elasticity.status_jobs),
-                )
-            )
+            with self._contained.object("show", entry.namespace):
+                inputs.append(self._input(round_, entry, row, managed, demands[entry.space], plan))
+                shown.append((row, round_.result.decisions[row]))
+                continue
+            inputs.append(StatusInput(entry, [self.planner.internal_error(entry.namespace)], failed=True))
         plan.shown, plan.shows_all = shown, self._everything
         for item in inputs:
             plan.false_conditions[item.entry.qualified_name] = {one.type for one in item.conditions if one.status == "False"}
         plan.statuses, dues = self.planner.plan(inputs, round_.snapshot.resources, round_.wall, round_.now)
         for namespace, due in dues.items():
             self._agenda.put(namespace, due)
+
+    def _input(
+        self, round_: RoundContext, entry: QueueEntry, row: int, managed: ManagedNamespaces, demanded: NamespaceDemand, plan: RoundPlan
+    ) -> StatusInput:  # fmt: skip
+        """Return the input for the status of a queue that governs its namespace."""
+        snapshot, decision, items = round_.snapshot, round_.result.decisions[row], managed.of([entry.space])
+        reserve, too_large = None, None
+        if self._reserve is not None:
+            reserve = self._reserve.view(entry, row, snapshot, round_.result, observed_only=entry.observed_only)
+            too_large = self._reserve.too_large(entry, snapshot)
+        conditions = conditions_of(
+            entry,
+            decision,
+            self._attainable(round_, decision, row),
+            [obstacle for item in items for obstacle in item.obstacles],
+            observed_only=entry.observed_only,
+            too_large=too_large,
+            never_start=too_large_to_start(items, snapshot, self._gates, round_.view.pods).get(entry.space),
+            no_node=demanded.no_node,
+            contained=self._contained.problems.get(entry.space),
+            lacks_reserve=self._reserve is not None and lacks_reserve(entry),
+        )
+        usage, elastic = snapshot.usage[row], plan.elastic.queues.get(entry.qualified_name)
+        demand = np.maximum(amounts_wanted(demanded, snapshot.resources), snapshot.demand[row])
+        forecast = self.forecasts.queues.get(entry.qualified_name)
+        waits = forecast is not None and bool(exceeds(demand, usage).any()) and self._waits(forecast.uid, entry, demanded)
+        conditions = with_forecast(conditions, forecast, decision.window, waits=waits)
+        allocated, used, waiting = largest_share(
+            np.stack([decision.allocation, usage, np.maximum(demand - usage, 0.0)]), inverse_capacity(snapshot.live_capacity)
+        ).tolist()
+        return StatusInput(
+            entry,
+            conditions if elastic is None else [*conditions, condition(elastic)],
+            decision,
+            round_.memory.entry(entry.qualified_name),
+            usage,
+            demand,
+            None if entry.observed_only else pod_priority_of(decision.guarantee_class, self._config, entry.lane),
+            entry.mode.holds,
+            reserve=reserve,
+            lead_time=self._lead_time(plan, entry.qualified_name, row),
+            suggestion=self.suggestions.get(entry.qualified_name),
+            uncertainty=self._history.status_part(entry.uid),
+            bursts_seen=self._history.internal_part(entry.uid),
+            shares=(allocated, used, waiting),
+            week=self._weeks.of(entry.uid),
+            elasticity=None if elastic is None else status_part(elastic, snapshot.resources, self._config.elasticity.status_jobs),
+        )
 
     def _waits(self, uid: str, entry: QueueEntry, demand: NamespaceDemand) -> bool:
         """Return whether an object is one of those that start next in its queue; True for an unknown one."""

@@ -96,6 +96,10 @@ def counted_until(pod: Pod) -> float:
 
 def milli_requests(pod: Pod) -> MilliRequests:
     """Return a pod's requests in thousandths, whether it has ended or not; during an in-place resize the larger side counts."""
+    return {resource: min(amount, _MOST_MILLI) for resource, amount in _unbounded_requests(pod).items()}
+
+
+def _unbounded_requests(pod: Pod) -> MilliRequests:
     spec, status = pod.spec, pod.status
     if not status.container_statuses and not status.init_container_statuses:
         return _spec_requests(spec)

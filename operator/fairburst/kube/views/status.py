@@ -35,7 +35,7 @@ class StatusInput:
     """The input for one queue's status. `decision`, `memory` and the arrays are None for a queue that governs no namespace.
 
     `reserve`, `lead_time` and `uncertainty` are None for a queue without one, `suggestion` if there is no new one. `shares`: dominant
-    shares allocated, used and waiting. `week`: as of now.
+    shares allocated, used and waiting. `week`: as of now. `failed`: the input could not be built, and the conditions say why.
     """
 
     entry: QueueEntry
@@ -54,6 +54,7 @@ class StatusInput:
     bursts_seen: Mapping[str, Any] | None = None
     shares: tuple[float, float, float] | None = None
     week: WeekSums | None = None
+    failed: bool = False
 
 
 def status_of(item: StatusInput, current: Mapping[str, Any], resources: tuple[str, ...], wall: float) -> dict[str, Any]:

@@ -120,13 +120,16 @@ class StatusPlanner:
 
     def _status(self, item: StatusInput, current: Mapping[str, Any], resources: tuple[str, ...], wall: float) -> dict[str, Any]:
         """Return the desired status. If it cannot be built, return the present one with the reason as its Ready condition."""
-        namespace = item.entry.namespace
-        with self._contained.object("show", namespace):
-            return status_of(item, current, resources, wall)
-        ready = ConditionValue("Ready", "False", INTERNAL_ERROR, self._contained.problems[namespace])
+        if not item.failed:
+            with self._contained.object("show", item.entry.namespace):
+                return status_of(item, current, resources, wall)
         others = [one for one in current.get("conditions") or [] if one.get("type") != "Ready"]
-        conditions = condition_list(StatusInput(item.entry, [ready]), current.get("conditions") or [], wall)
-        return {**current, "conditions": [*others, *conditions]}
+        ready = StatusInput(item.entry, [self.internal_error(item.entry.namespace)])
+        return {**current, "conditions": [*others, *condition_list(ready, current.get("conditions") or [], wall)]}
+
+    def internal_error(self, namespace: str) -> ConditionValue:
+        """Return the Ready condition of a queue that an error keeps from being shown."""
+        return ConditionValue("Ready", "False", INTERNAL_ERROR, self._contained.problems[namespace])
 
     def sent(self, write: StatusWrite, now: float) -> None:
         """Record that a write is in flight. Until it is answered, only news is planned on top of it."""
