@@ -59,7 +59,7 @@ class NamespaceJobs:
     @property
     def has_both_sizes(self) -> bool:
         """Whether there are small and large jobs."""
-        return len({job.category is DemandCategory.SMALL for job in self._all()}) == 2
+        return bool(self.small_count and self.large_count)
 
     def _all(self) -> Iterable[Job]:
         return (*self.pending, *self.running, *self.bare_running)

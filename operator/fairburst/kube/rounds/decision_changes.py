@@ -61,9 +61,9 @@ class DecisionChanges:
         if self._reserve is None or self._small_level is None or self._small_level is before:
             return set()
         spaces = [space for space in self._reserve.divided if space in round_.rows]
-        rows = [round_.rows[space] for space in spaces]
         if before is None or before.shape != self._small_level.shape or ratio != self._ratio:
             return set(spaces)
+        rows = [round_.rows[space] for space in spaces]
         return set(itertools.compress(spaces, row_any(self._small_level[rows] != before[rows])))
 
     def _differing(self, result: RoundResult, snapshot: ClusterSnapshot, memory: Memory, entitled: Entitlement) -> BoolArray:

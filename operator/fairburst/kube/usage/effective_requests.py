@@ -68,14 +68,7 @@ def _only_container(spec: PodSpec) -> Container | None:
 
 def template_lacks_requests(spec: PodSpec, resources: Collection[str]) -> bool:
     """Return whether a quota on `resources` would refuse a pod made from a template, before any admission plug-in changes it."""
-    container = _only_container(spec)
-    if container is None:
-        return bool(containers_without_requests(_defaulted(spec), resources))
-    named = container.resources or Resources()
-    return any(
-        resource in resources and resource not in (named.requests or ()) and resource not in (named.limits or ())
-        for resource in _MUST_BE_NAMED
-    )
+    return bool(containers_without_requests(_defaulted(spec), resources))
 
 
 def in_units(amounts: MilliRequests) -> dict[str, float]:
