@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import statistics
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 REGISTRY: dict[str, Callable[[], Iterator[Measurement]]] = {}
 
@@ -73,6 +75,12 @@ def timed_once(name: str, run: Callable[[], object]) -> Measurement:
 def figure(name: str, value: float, unit: str, target: float | None = None, *, at_least: bool = False) -> Measurement:
     """Return a single figure other than a time: a ratio, a size."""
     return Measurement(name, value, unit, target, 1, value, value, at_least)
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def as_found(found: AsyncIterator[Measurement]) -> Iterator[Measurement]:

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import http.client
 import multiprocessing
-import os
 import random
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from typing import Any
 import yaml
 
 from benchmarks.informer import pod_body
-from benchmarks.measure import Measurement, benchmark, figure
+from benchmarks.measure import Measurement, benchmark, figure, processor_seconds
 from e2e.harness import free_port, samples_by_name
 from tests.support.fake_api import FakeApi, JsonObject
 from tests.support.objects import latency_spec, stored_queue
@@ -36,7 +35,6 @@ SIZES = ((100, 1_000), (1_000, 10_000))
 PODS_A_NODE = 30
 SETTLE_SECONDS, REST_SECONDS, READY_SECONDS = 10.0, 20.0, 300.0
 EVENTS, EVENTS_A_SECOND = 600, 150
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Server(FakeApi):
@@ -143,12 +141,6 @@ def written(port: int) -> float:
     """Return the number of writes that the operator has sent."""
     samples = samples_by_name(asked(port, "/metrics")[1])
     return sum(value for name, value in samples.items() if name.startswith("fairburst_writes_total"))
-
-
-def processor_seconds(pid: int) -> float:
-    """Return the processor time that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def resident_mib(pid: int, name: str) -> float:

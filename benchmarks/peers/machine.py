@@ -7,6 +7,8 @@ import platform
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.measure import processor_seconds
+
 MIB = 1024
 
 
@@ -34,12 +36,12 @@ class Spent:
 def read(pid: int) -> tuple[float, float] | None:
     """Return the processor seconds and the peak resident MiB of a process; None if it is gone."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        seconds = processor_seconds(pid)
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return None
     peak = next((int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")), 0)
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), peak / MIB
+    return seconds, peak / MIB
 
 
 def machine() -> str:

@@ -72,7 +72,11 @@ def measurements(about: str, found: Outcome, bare: Outcome) -> list[Measurement]
             figure(f"{about}: bare, until all are bound", bare.bound_seconds, "s"),
             figure(f"{about}: until all are bound, relative to bare", found.bound_seconds / bare.bound_seconds, "ratio", 1.15),
         ]
-    return [*figures, figure(f"{about}: operator's processor time", found.operator_seconds, "s")]
+    figures.append(figure(f"{about}: operator's processor time", found.operator_seconds, "s"))
+    if bare.server_seconds > 0:
+        ratio = found.server_seconds / bare.server_seconds
+        figures.append(figure(f"{about}: API server's processor time, relative to bare", ratio, "ratio"))
+    return figures
 
 
 def workload(arguments: argparse.Namespace) -> Workload:
@@ -99,6 +103,7 @@ def line(mode: str, found: Outcome, bare: Outcome) -> str:
         "conflicts": found.conflicts,
         "refused": found.refused,
         "operator_cpu_seconds": round(found.operator_seconds, 2),
+        "server_cpu_seconds": round(found.server_seconds, 2),
         "writes": dict(found.writes.most_common(8)),
     }
     return json.dumps(figures)

@@ -50,13 +50,18 @@ def test_policies_act_in_managed_namespaces_only_and_never_fail_closed() -> None
     manifests = policies(Config())
     bindings = of_kind(manifests, "MutatingAdmissionPolicyBinding")
     assert {policy["spec"]["failurePolicy"] for policy in of_kind(manifests, "MutatingAdmissionPolicy")} == {"Ignore"}
-    assert len(bindings) == 15, (
-        "priorities: four, with a gate or without, by queue, and that of no queue; Jobs: held, by queue too, their failures, two for sizes"
+    assert len(bindings) == 12, (
+        "pods: four priorities, that by queue, that of no queue, and gates; Jobs: held, by queue too, their failures, two for sizes"
     )
+    by_name = {policy["metadata"]["name"]: policy["spec"] for policy in of_kind(manifests, "MutatingAdmissionPolicy")}
+    written = {PRIORITY_LABEL: "hard", HOLDS_LABEL: "Pods", "kubernetes.io/metadata.name": "team"}
     for binding in bindings:
         selector = binding["spec"]["matchResources"]["namespaceSelector"]
-        assert selector["matchLabels"] == {MANAGED_LABEL: "true"}
-        assert selector["matchExpressions"][0]["values"] == ["fairburst-system", "kube-system"]
+        assert not selects(selector, written), "neither managed nor of a pool, both of which the operator writes together"
+        system = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["fairburst-system", "kube-system"]}
+        outside = '!(request.namespace in ["fairburst-system", "kube-system"]) && '
+        condition = by_name[binding["spec"]["policyName"]]["matchConditions"][0]["expression"]
+        assert system in selector["matchExpressions"] or condition.startswith(outside)
         assert binding["spec"].get("paramRef", {}).get("parameterNotFoundAction", "Allow") == "Allow"
 
 
@@ -116,32 +121,35 @@ def test_with_a_reserve_further_policies_size_jobs_and_only_namespaces_whose_pod
     manifests = policies(parse_config("smallJobs: {enabled: true}"))
     by_name = {one["metadata"]["name"]: one["spec"] for one in of_kind(manifests, "MutatingAdmissionPolicy")}
     sizes = by_name["fairburst-size.default"]
-    assert (sizes["failurePolicy"], sizes["paramKind"]["kind"]) == ("Ignore", "ThroughputQueue")
+    assert (sizes["failurePolicy"], sizes["paramKind"]["kind"]) == ("Ignore", "ResourceQuota")
     looking = {name for name, spec in by_name.items() if name.startswith("fairburst-priority") and "fairburst.dev/size" in str(spec)}
-    assert looking == {"fairburst-priority-by-size.default", "fairburst-priority-by-size-gated.default"}
+    assert looking == {"fairburst-priority-by-size.default"}
 
 
-def test_no_policy_for_pods_reads_a_queue() -> None:
-    manifests = policies(Config())
-    pods = [
-        one for one in of_kind(manifests, "MutatingAdmissionPolicy") if any("pods" in rule["resources"] for rule in resource_rules(one))
-    ]
-    assert len(pods) == 10
-    assert not [one["metadata"]["name"] for one in pods if "paramKind" in one["spec"]], "copying a queue costs 0.4 ms for each pod"
+def test_no_policy_reads_a_queue_and_none_for_pods_has_a_parameter() -> None:
+    manifests = of_kind(policies(Config()), "MutatingAdmissionPolicy")
+    pods = [one for one in manifests if any("pods" in rule["resources"] for rule in resource_rules(one))]
+    assert len(pods) == 7
+    assert not [one["metadata"]["name"] for one in pods if "paramKind" in one["spec"]]
+    read = {one["spec"]["paramKind"]["kind"] for one in manifests if "paramKind" in one["spec"]}
+    assert read == {"ResourceQuota"}, "the API server copies a custom resource, status included, for each evaluation"
 
 
 @pytest.mark.parametrize("small_jobs", ["true", "false"])
 @pytest.mark.parametrize("priority", [*PRIORITIES, *BY_QUEUE.values(), None, "forged"])
 @pytest.mark.parametrize("holds", ["Pods", "Jobs", None])
-def test_exactly_one_policy_for_pods_is_bound_to_each_managed_namespace(small_jobs: str, priority: str | None, holds: str | None) -> None:
+def test_exactly_one_priority_and_one_gate_where_pods_are_held_is_bound_to_each_managed_namespace(
+    small_jobs: str, priority: str | None, holds: str | None
+) -> None:
     given = {MANAGED_LABEL: "true", POOL_LABEL: "default", "kubernetes.io/metadata.name": "team"}
     labels = given | ({PRIORITY_LABEL: priority} if priority else {}) | ({HOLDS_LABEL: holds} if holds else {})
     bound = []
     for binding in of_kind(policies(parse_config(f"smallJobs: {{enabled: {small_jobs}}}")), "MutatingAdmissionPolicyBinding"):
         selector = binding["spec"]["matchResources"]["namespaceSelector"]
-        if binding["metadata"]["name"].startswith("fairburst-priority") and selects(selector, labels):
+        if selects(selector, labels):
             bound.append(binding["metadata"]["name"])
-    assert len(bound) == 1, f"found {bound}"
+    assert len([name for name in bound if name.startswith("fairburst-priority")]) == 1, f"found {bound}"
+    assert ("fairburst-gate.default" in bound) == (holds == "Pods" and priority not in BY_QUEUE.values()), "the lanes' policy has gates"
 
 
 def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:

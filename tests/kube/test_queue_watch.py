@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairburst.kube.api.errors import NotFound
+from fairburst.kube.queues import edit_limit
 from fairburst.kube.queues.queue_watch import QueueStore, QueueWatch
 from tests.support.fake_api import FakeApi
 from tests.support.tasks import until
@@ -60,6 +62,40 @@ async def test_both_kinds_are_there_after_start_and_changes_arrive_through_kopf(
             assert len(resyncs) > woken
             assert {method for method, _, _ in api.requests} == {"GET"}, "watching writes nothing"
             assert watch.restarts == 0
+
+
+def test_managed_fields_are_not_kept() -> None:
+    """They are larger than the rest of a queue, and the operator's own status makes most of them."""
+    store, obj = QueueStore(), {"metadata": {"name": "lq", "namespace": "a", "resourceVersion": "3", "managedFields": [{"manager": "us"}]}}
+    store.offer("LatencyQueue", obj)
+    (kept,) = store.objects.values()
+    assert kept == {"metadata": {"name": "lq", "namespace": "a", "resourceVersion": "3"}}
+    assert "managedFields" in obj["metadata"], "the watch's own object is not changed"
+
+
+async def test_a_round_is_asked_for_when_an_edit_counts_that_came_too_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edit_limit, "EDIT_SECONDS", 3.0)
+    key, last = ("LatencyQueue", "a", "lq"), edit_limit.EDITS_AT_ONCE + 3
+    async with FakeApi(LATENCY, THROUGHPUT) as api:
+
+        def edit(generation: int) -> None:
+            one = queue("lq", weight=generation)
+            one["metadata"] |= {"generation": generation, "uid": "one"}
+            api.put(LATENCY, one)
+
+        def seen(generation: int) -> bool:
+            return bool(watch.objects[key]["spec"]["weight"] == generation)
+
+        edit(0)
+        async with running(api) as (watch, resyncs):
+            await until(lambda: api.open_watches == 2, "kopf watches")
+            for generation in range(1, last + 1):
+                edit(generation)
+                await until(functools.partial(seen, generation), "an edit seen")
+            assert watch.in_force()[key]["spec"]["weight"] < last, "the rounds see a former one"
+            woken = len(resyncs)
+            await until(lambda: len(resyncs) > woken, "a round asked for without another change")
+            await until(lambda: watch.in_force()[key]["spec"]["weight"] == last, "the last edit counts")
 
 
 async def test_kopf_is_started_again_after_an_error_event_that_ends_it() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from fairburst.kube.enforce.quota_plan import SYSTEM_CLASSES
 from fairburst.kube.jobs.job_size import SIZE_LABEL
+from fairburst.kube.names import SMALL_UP_TO_ANNOTATION
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.quantity import parse_quantity
 from tests.support.objects import GI, World, job, latency_spec, pod, requesting
@@ -128,6 +129,20 @@ def test_the_status_carries_threshold_and_both_priorities(world: World) -> None:
     assert status["smallPodPriority"] == {"className": "fairburst-small", "value": -1, "preemptionPolicy": "Never"}
     assert (status["reserve"]["smallJobs"], status["reserve"]["largeJobs"]) == (1, 1)
     assert world.condition(TQ, "batch", "JobsFit")[:2] == ("False", "NeverFits"), "a hundred pods on 64 cpu"
+
+
+def noted(world: World) -> str | None:
+    """Return the threshold on the namespace quota, where the policy on Jobs reads it."""
+    return (world.quotas["batch", "fairburst"].metadata.annotations or {}).get(SMALL_UP_TO_ANNOTATION)
+
+
+def test_the_namespace_quota_carries_the_threshold_until_the_queue_keeps_no_reserve(world: World) -> None:
+    world.settle()
+    assert noted(world) == f"cpu=6400m,memory={int(12.8 * GI)}"
+    world.queue(TQ, "batch", spec={"reserve": "Off"}, generation=2, status=world.status("batch"))
+    submit(world, "batch", "more", 4, "large")
+    world.settle()
+    assert noted(world) is None
 
 
 def test_a_queues_own_threshold_goes_before_the_pools() -> None:

@@ -328,6 +328,30 @@ class TestPlanner:
         reworded = replace(item, conditions=[ConditionValue("Ready", "True", "Ready", "the queue is served; 12 s.")])
         assert planner.plan([reworded], RESOURCES, WALL + 1, 101.0) == ([], {"burst": 105.0})
 
+    @pytest.mark.parametrize("other", ["Guaranteed", None])
+    def test_whether_a_deadline_can_be_met_is_a_forecast_and_drifts_unless_a_verdict_follows_it(self, other: str | None) -> None:
+        """The pace at which pods are created and started moves it in the middle of each burst."""
+        planner, forecast = StatusPlanner(5.0), ConditionValue("Attainable", "True", "InTime", "expected after 60 s of 60 s")
+        item = replace(status_input(latency_memory()), conditions=[forecast, ConditionValue("Guaranteed", "True", "HardGuarantee", "")])
+        ((write,), _) = planner.plan([item], RESOURCES, WALL, 100.0)
+        planner.written(write, 100.0)
+        item.entry.obj["status"] = through_json(dict(write.patch))  # type: ignore[index]
+        late = ConditionValue("Attainable", "False", "TooLate", "expected after 61 s of 60 s")
+        moved = [late, ConditionValue("Guaranteed", "False", "NotAttainable", "")] if other else [late, item.conditions[1]]
+        writes, due = planner.plan([replace(item, conditions=moved)], RESOURCES, WALL + 1, 101.0)
+        assert (len(writes), due) == ((1, {}) if other else (0, {"burst": 105.0}))
+
+    def test_an_api_server_that_answers_slowly_gets_fewer_figures_and_then_as_many_as_before(self) -> None:
+        planner = StatusPlanner(5.0)
+        ((write,), _) = planner.plan([status_input(latency_memory())], RESOURCES, WALL, 100.0)
+        rates = []
+        for took in (*[0.01] * 20, *[0.1] * 20, *[3.0] * 20, *[0.01] * 60):
+            planner.written(write, 100.0, took)
+            rates.append(planner.figures_per_second)
+        assert rates[19] == rates[-1] == 10.0
+        assert rates[39] == pytest.approx(2.0, rel=0.05), "a fifth of the time"
+        assert rates[59] == 1.0
+
     def test_statuses_of_which_only_figures_drift_share_a_rate_and_take_turns(self) -> None:
         planner, items = StatusPlanner(5.0, figures_per_second=2.0), [status_input(latency_memory()) for _ in range(3)]
         items = [replace(item, entry=replace(item.entry, uid=f"uid-{number}")) for number, item in enumerate(items)]

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from fairburst.kube.api.objects import Quantity
 from fairburst.kube.enforce.namespace_labels import BY_SIZE
 from fairburst.kube.enforce.namespace_labels import HARD as HARD_PODS
 from fairburst.kube.enforce.namespace_labels import LARGE as LARGE_PODS
 from fairburst.kube.enforce.namespace_labels import SOFT as SOFT_PODS
+from fairburst.kube.enforce.quota_plan import QuotaWrite, WriteOrder, quota_body
+from fairburst.kube.enforce.size_note import size_note
 from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.names import GATE, HOLDS_LABEL, MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL
+from fairburst.quantity import parse_quantity
 from tests.support.job_set_crd import job_set
 from tests.support.job_sizes import container, job_manifest
 
@@ -33,6 +38,15 @@ def namespace_labels(status: JsonObject, pool: str = "default") -> dict[str, str
     priority = BY_SIZE if "smallPodPriority" in status else _OF_CLASS[status["podPriority"]["className"]]
     held = {HOLDS_LABEL: status["holds"]} if "holds" in status else {}
     return {MANAGED_LABEL: "true", POOL_LABEL: pool, PRIORITY_LABEL: priority} | held
+
+
+def sized_quota(namespace: str, threshold: Mapping[str, Quantity], pool: str = "default") -> JsonObject:
+    """Return the namespace quota as the operator writes it where Jobs up to the threshold are small; it permits anything."""
+    write = QuotaWrite(
+        namespace, {}, {}, (), create=True, replace=False, order=WriteOrder.RAISE, size=1.0,
+        notes=size_note({name: parse_quantity(text) for name, text in threshold.items()}, {})[0],
+    )  # fmt: skip
+    return quota_body(write, pool)
 
 
 def pod(metadata: JsonObject | None = None, **spec: Any) -> JsonObject:

@@ -11,13 +11,13 @@ from typing import Any
 
 from e2e.cluster import Cluster
 from fairburst.kube.jobs.job_size import SIZE_LABEL
-from fairburst.kube.names import GATE, HELD_ANNOTATION, MANAGED_LABEL, POOL_LABEL
+from fairburst.kube.names import GATE, HELD_ANNOTATION, MANAGED_LABEL
 from fairburst.kube.queues.job_annotations import ORIGINAL
 from tests.support.accounts import service_account
 from tests.support.job_sizes import THRESHOLD, container, job_manifest
 from tests.support.live_cluster import LiveCluster, refusal
 from tests.support.objects import latency_spec
-from tests.support.prioritized_objects import namespace_labels
+from tests.support.prioritized_objects import namespace_labels, sized_quota
 from tests.support.queues import queue
 
 JsonObject = dict[str, Any]
@@ -52,7 +52,7 @@ class TenantCluster(LiveCluster):
         self._grant_rights()
         self._create_queues()
         for where in TEAMS:
-            self.admin("create", "-n", where, "-f", "-", body=quota("fairburst", **{POOL_LABEL: "default"}))
+            self.admin("create", "-n", where, "-f", "-", body=sized_quota(where, THRESHOLD))
         self.admin("create", "-n", BATCH, "-f", "-", body=gated("waiting", "example.com/own", GATE))
         self.admin("create", "-n", BATCH, "-f", "-", body=job("held", suspend=True, **{HELD_ANNOTATION: "true"}))
         self.until(self._everything_acts, "roles, queues and policies to be known everywhere")

@@ -15,7 +15,7 @@ from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.names import MANAGED_LABEL
 from tests.support.job_sizes import SIZES, THRESHOLD, container, job_manifest
 from tests.support.live_cluster import install, remove_policies
-from tests.support.prioritized_objects import namespace_labels
+from tests.support.prioritized_objects import namespace_labels, sized_quota
 from tests.support.queues import queue
 from tests.support.work import create
 
@@ -42,6 +42,7 @@ def governed(installed: Cluster, namespace: Callable[..., str]) -> Callable[[dic
         create(installed, queue("ThroughputQueue", {"pool": POOL}, here))
         objects_of(installed.kubeconfig).patch("thrq", "queue", here, {"status": status}, "status")
         if "sizeThreshold" in status:
+            create(installed, sized_quota(here, status["sizeThreshold"], POOL))
             until(lambda: labels(stored(installed, here, job_manifest())), PATIENCE_SECONDS, "the policies to know the queue")
         return here
 

@@ -28,7 +28,19 @@ from fairburst.telemetry.metrics import Metrics
 from tests.support import job_set_crd, live_cluster
 from tests.support.job_sizes import THRESHOLD
 from tests.support.live_cluster import LiveCluster, refusal
-from tests.support.prioritized_objects import HARD, JOB_SETS, JOBS, LARGE, PODS, SELECTOR, SMALL, namespace_labels, pod, prioritized
+from tests.support.prioritized_objects import (
+    HARD,
+    JOB_SETS,
+    JOBS,
+    LARGE,
+    PODS,
+    SELECTOR,
+    SMALL,
+    namespace_labels,
+    pod,
+    prioritized,
+    sized_quota,
+)
 from tests.support.queues import queue
 
 pytestmark = pytest.mark.slow
@@ -112,6 +124,9 @@ def furnish(cluster: Cluster) -> dict[tuple[str, str, str], JsonObject]:
             cluster.kubectl("create", "-f", "-", input=json.dumps(queue(kind, spec, where)))
             patch = ["patch", kind, "queue", "-n", where, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status})]
             found[kind, where, "queue"] = json.loads(cluster.kubectl(*patch, "-o", "json"))
+        if "sizeThreshold" in status:
+            quota = sized_quota(where, status["sizeThreshold"], spec.get("pool", "default"))
+            cluster.kubectl("create", "-f", "-", input=json.dumps(quota))
     return found
 
 

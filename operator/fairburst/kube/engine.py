@@ -130,9 +130,9 @@ class Engine:
         """Note a status write in flight."""
         self._statuses.planner.sent(write, now)
 
-    def status_written(self, write: StatusWrite, now: float) -> None:
+    def status_written(self, write: StatusWrite, now: float, took_seconds: float = 0.0) -> None:
         """Note the answer to a status write, successful or not."""
-        self._statuses.planner.written(write, now)
+        self._statuses.planner.written(write, now, took_seconds)
         self._statuses.look_again(write.entry.namespace, now)
 
     def suggest(self, suggestions: Suggestions, plan: RoundPlan, wall: float, now: float) -> None:

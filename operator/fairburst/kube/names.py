@@ -33,6 +33,7 @@ RECLAIMABLE_ANNOTATION = f"{GROUP}/reclaimable"  # "true" on a pod that belongs 
 # On a quota with a temporary part: when it expires, and the amounts that stay.
 EXPIRES_ANNOTATION = f"{GROUP}/expires"
 LASTING_ANNOTATION = f"{GROUP}/lasting"
+SMALL_UP_TO_ANNOTATION = f"{GROUP}/small-up-to"  # on the namespace quota: what a small Job may request, like "cpu=2,memory=4Gi"
 
 PRIORITY_CLASS_PREFIX = "fairburst-"
 LOWEST_CLASS = f"{PRIORITY_CLASS_PREFIX}large"

@@ -44,6 +44,7 @@ from fairburst.kube.ungate import Ungater
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.usage.recent_use import RecentUse
+from fairburst.kube.usage.shared_parts import sharing
 from fairburst.kube.views.elastic_view import figures
 from fairburst.kube.work_event_writer import WorkEventWriter
 from fairburst.kube.workloads.registry import KINDS
@@ -101,8 +102,7 @@ class Operator:
 
     def __init__(self, config: Config, client: ApiClient, election: LeaderElection | None = None, forecaster: Sequence[str] = ()) -> None:
         self._config, self._forecaster_command = config, forecaster
-        self._client = client
-        self._election = election
+        self._client, self._election = client, election
         client.retries = WriteRetries(on_pardon=self._try_again)
         client.answers.on_return = client.retries.pardon
         if election is not None:
@@ -112,8 +112,9 @@ class Operator:
         self._recorder = recorder_of(config.recording)
         self._recent = RecentUse()
         self._pods = Informer(
-            client, "/api/v1/pods", Pod, self._pods_changed, params=LIVE_PODS, on_event=self._on_pod, on_lost=self._recent.watch_lost
-        )
+            client, "/api/v1/pods", Pod, self._pods_changed, params=LIVE_PODS, on_lost=self._recent.watch_lost,
+            on_event=sharing(self._on_pod),
+        )  # fmt: skip
         self._nodes = Informer(client, "/api/v1/nodes", Node, self._mark, on_rewind=self._list_queues)
         self._namespaces = Informer(client, "/api/v1/namespaces", Namespace, self._mark)
         self._quotas = Informer(client, "/api/v1/resourcequotas", ResourceQuota, self._mark)
@@ -131,7 +132,7 @@ class Operator:
             namespaces=self._namespaces.store,
             quotas=self._quotas.store,
             limit_ranges=self._limit_ranges.store,
-            read_queues=lambda: self._queues.objects,
+            read_queues=self._queues.in_force,
         )
         self._applier = Applier(
             client,

@@ -58,12 +58,12 @@ class ObservingEngine(Engine):
             super().status_sent(write, now)
 
     @override
-    def status_written(self, write: StatusWrite, now: float) -> None:
+    def status_written(self, write: StatusWrite, now: float, took_seconds: float = 0.0) -> None:
         """Note the answer to a status write, successful or not."""
         if self._shadow is not None and write.entry.observed_only:
-            self._shadow.status_written(write, now)
+            self._shadow.status_written(write, now, took_seconds)
         else:
-            super().status_written(write, now)
+            super().status_written(write, now, took_seconds)
 
     @override
     def round(self, view: ClusterView, wall: float, now: float) -> RoundPlan:

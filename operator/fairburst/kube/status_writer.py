@@ -131,12 +131,13 @@ class StatusWriter:
                 raise
             return
         unpublished.status, unpublished.answers = None, []
-        well = False
+        well, started = False, time.monotonic()
         try:
             patch = self._difference(write)
             well = not patch or await succeeded("status", self._status(write, patch), self._metrics)
         finally:
-            self._engine.status_written(write, time.monotonic())
+            now = time.monotonic()
+            self._engine.status_written(write, now, now - started)
             for answer in answers:
                 if not answer.done():  # the waiting task has been cancelled
                     answer.set_result(well)

@@ -15,7 +15,7 @@ from fairburst.config import Config
 from fairburst.kube.api.objects import DISRUPTION, OWN_CONTROLLERS
 from fairburst.kube.enforce.namespace_labels import BY_QUEUE, BY_SIZE, HARD, LARGE, PRIORITIES, SOFT
 from fairburst.kube.enforce.pod_priority import class_values
-from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces, owned_by
+from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces, outside_system, owned_by
 from fairburst.kube.jobs.job_size import (
     IS_LABELLED,
     IS_NEW_OR_RELABELLED,
@@ -27,7 +27,6 @@ from fairburst.kube.jobs.job_size import (
 )
 from fairburst.kube.modes.registry import HELD_KINDS
 from fairburst.kube.names import (
-    API_VERSION,
     GATE,
     HELD_ANNOTATION,
     HOLDS_LABEL,
@@ -37,10 +36,13 @@ from fairburst.kube.names import (
     LANES_HOLD_LABEL,
     LARGE_CLASS,
     LOWEST_CLASS,
+    MANAGED_LABEL,
     POOL_LABEL,
     PRIORITY_LABEL,
     QUEUE_LABEL,
+    QUOTA_NAME,
     SMALL_CLASS,
+    SMALL_UP_TO_ANNOTATION,
     class_name,
 )
 from fairburst.kube.workloads.job_set import GROUP as JOB_SET_GROUP
@@ -92,29 +94,34 @@ def policies(config: Config) -> list[Manifest]:
     priorities = PRIORITIES if by_size else tuple(priority for priority in PRIORITIES if priority != BY_SIZE)
     sized = [*_size_policy(config), *_no_size_policy(config)] if by_size else []
     return [
-        *(manifest for priority in priorities for gated in (False, True) for manifest in _priority_policy(priority, config, gated=gated)),
+        *(manifest for priority in priorities for manifest in _priority_policy(priority, config)),
         *_by_queue_policy(config),
         *_no_queue_policy(config, (*priorities, *BY_QUEUE.values())),
+        *_gate_policy(config),
         *_hold_policy(config),
         *_disruption_policy(config),
         *sized,
     ]
 
 
-def _priority_policy(priority: str, config: Config, *, gated: bool) -> list[Manifest]:
-    """Give new pods one priority where a queue governs. `gated`: in namespaces whose pods wait for the removal of their gate.
+def _priority_policy(priority: str, config: Config) -> list[Manifest]:
+    """Give new pods one priority where a queue governs.
 
     The match condition keeps the policy from patching a pod a second time. Each patch costs the API server an encoding and a decoding of
     the pod, and the API server calls every policy again after any of them has changed it.
     """
-    name = _name(f"priority-{priority}{'-gated' if gated else ''}", config)
-    given = _given(priority, config)
-    selector = config.pool.node_selector
-    expression = _class_patches(given) + _node_selector_patches(selector) + (f" + {_GATE_PATCHES}" if gated else "")
-    done = _has_class(given) + _has_node_selector(selector) + (f" && {_GATED}" if gated else "")
-    policy = _policy(name, [PRIORITIZED_PODS], expression, [{"name": "not-done", "expression": f"{_ORDINARY} && !({done})"}])
-    held = _where(HOLDS_LABEL, "In" if gated else "NotIn", "Pods")
-    return [policy, _binding(name, config, _where(POOL_LABEL, "In", config.pool.name), _where(PRIORITY_LABEL, "In", priority), held)]
+    name, given, selector = _name(f"priority-{priority}", config), _given(priority, config), config.pool.node_selector
+    done = _has_class(given) + _has_node_selector(selector)
+    policy = _pod_policy(name, config, _class_patches(given) + _node_selector_patches(selector), f"!({done})")
+    return [policy, _of_pods(name, _in_pool(config), _where(PRIORITY_LABEL, "In", priority))]
+
+
+def _gate_policy(config: Config) -> list[Manifest]:
+    """Gate new pods where the only queue holds pods. A policy of its own is one selector less for each priority."""
+    name = _name("gate", config)
+    policy = _pod_policy(name, config, _GATE_PATCHES, f"!{_GATED}")
+    held = _where(HOLDS_LABEL, "In", "Pods"), _where(PRIORITY_LABEL, "NotIn", *BY_QUEUE.values())
+    return [policy, _of_pods(name, _in_pool(config), *held)]
 
 
 def _by_queue_policy(config: Config) -> list[Manifest]:
@@ -129,9 +136,7 @@ def _by_queue_policy(config: Config) -> list[Manifest]:
     values = ", ".join(f"{_text(label)}: {given.value}" for label, given in defaults.items())
     lowest, given = _of_class(LOWEST_CLASS, config), _Given("variables.given", "variables.value")
     patches = _class_patches(given) + _node_selector_patches(config.pool.node_selector)
-    ordinary = {"name": "ordinary", "expression": _ORDINARY}
-    mutation = f"variables.done ? [] : {patches} + (variables.held == 'Pods' ? {_GATE_PATCHES} : [])"
-    policy = _policy(name, [PRIORITIZED_PODS], mutation, [ordinary])
+    policy = _pod_policy(name, config, f"variables.done ? [] : {patches} + (variables.held == 'Pods' ? {_GATE_PATCHES} : [])")
     policy["spec"]["variables"] = [
         *_lane_variables(f"object.metadata.?labels[?'{QUEUE_LABEL}'].orValue('')"),
         {
@@ -149,8 +154,7 @@ def _by_queue_policy(config: Config) -> list[Manifest]:
             "expression": _has_class(given) + _has_node_selector(config.pool.node_selector) + f" && (variables.held != 'Pods' || {_GATED})",
         },
     ]
-    where = _where(POOL_LABEL, "In", config.pool.name), _where(PRIORITY_LABEL, "In", *BY_QUEUE.values())
-    return [policy, _binding(name, config, *where)]
+    return [policy, _of_pods(name, _in_pool(config), _where(PRIORITY_LABEL, "In", *BY_QUEUE.values()))]
 
 
 def _lane_variables(queue: str) -> list[dict[str, str]]:
@@ -178,9 +182,8 @@ def _lane_variables(queue: str) -> list[dict[str, str]]:
 def _no_queue_policy(config: Config, priorities: Sequence[str]) -> list[Manifest]:
     """Give the lowest class to new pods of managed namespaces in which no queue governs, whatever class they name."""
     name, given = _name("priority-no-queue", config), _of_class(LOWEST_CLASS, config)
-    condition = {"name": "not-done", "expression": f"{_ORDINARY} && !({_has_class(given)})"}
-    policy = _policy(name, [PRIORITIZED_PODS], _class_patches(given), [condition])
-    return [policy, _binding(name, config, _where(PRIORITY_LABEL, "NotIn", *priorities))]
+    policy = _pod_policy(name, config, _class_patches(given), f"!({_has_class(given)})")
+    return [policy, _of_pods(name, _where(MANAGED_LABEL, "In", "true"), _where(PRIORITY_LABEL, "NotIn", *priorities))]
 
 
 def _given(priority: str, config: Config) -> _Given:
@@ -196,15 +199,20 @@ def _of_class(name: str, config: Config) -> _Given:
 
 
 def _size_policy(config: Config) -> list[Manifest]:
-    """Write the size of each Job into it and into its pod template; also in updates, since a suspended Job's template can be edited."""
+    """Write the size of each Job into it and into its pod template; also in updates, since a suspended Job's template can be edited.
+
+    The threshold comes from the namespace quota, which the API server need not copy as it would a queue. The policy is called once: it
+    depends on nothing that another policy changes, and each call costs an encoding and a decoding of the Job.
+    """
     name = _name("size", config)
-    governed = f"has(params.status) && params.spec.pool == {_text(config.pool.name)}"
-    conditions = [{"name": "governed", "expression": governed}, {"name": "new-or-relabelled", "expression": IS_NEW_OR_RELABELLED}]
-    policy = _policy(name, [SIZED_JOBS], label_patches(), conditions)
-    policy["spec"]["variables"] = size_variables("params.?status.?sizeThreshold.orValue({})")
-    policy["spec"]["paramKind"] = {"apiVersion": API_VERSION, "kind": "ThroughputQueue"}
-    binding = _binding(name, config, _where(PRIORITY_LABEL, "In", BY_SIZE))
-    binding["spec"]["paramRef"] = {"selector": {}, "parameterNotFoundAction": "Allow"}
+    policy = _policy(name, [SIZED_JOBS], label_patches(), [{"name": "new-or-relabelled", "expression": IS_NEW_OR_RELABELLED}])
+    policy["spec"]["reinvocationPolicy"] = "Never"
+    note = f"params.metadata.?annotations[?'{SMALL_UP_TO_ANNOTATION}']"
+    pairs = f"{note}.optMap(text, text.split(',').map(pair, pair.split('='))).orValue([])"
+    policy["spec"]["variables"] = size_variables(f"{pairs}.transformMapEntry(i, pair, {{pair[0]: pair[1]}})")
+    policy["spec"]["paramKind"] = {"apiVersion": "v1", "kind": "ResourceQuota"}
+    binding = _binding(name, config, _in_pool(config), _where(PRIORITY_LABEL, "In", BY_SIZE))
+    binding["spec"]["paramRef"] = {"name": QUOTA_NAME, "parameterNotFoundAction": "Allow"}
     return [policy, binding]
 
 
@@ -229,7 +237,7 @@ def _hold_policy(config: Config) -> list[Manifest]:
     held = f"object.spec.?suspend.orValue(false) && object.metadata.?annotations[?{key}].orValue('') == 'true'"
     conditions = [*_STARTED_BY_FAIRBURST, {"name": "not-held", "expression": f"!({held})"}]
     patches = f"[JSONPatch{{op: 'add', path: '/spec/suspend', value: true}}, {note}]"
-    pool, by_queue = _where(POOL_LABEL, "In", config.pool.name), _name("hold-by-queue", config)
+    pool, by_queue = _in_pool(config), _name("hold-by-queue", config)
     several = _policy(by_queue, HELD_JOBS, f"variables.held == 'Jobs' ? {patches} : []", conditions)
     several["spec"]["variables"] = _lane_variables(f"{_FIRST_TEMPLATE}.?metadata.?labels[?'{QUEUE_LABEL}'].orValue('')")
     return [
@@ -275,14 +283,33 @@ def _policy(name: str, rules: Sequence[Manifest], expression: str, conditions: S
     }
 
 
+def _pod_policy(name: str, config: Config, expression: str, condition: str | None = None) -> Manifest:
+    """Return a policy for new pods of queues that fulfil `condition`. It is one expression: the API server evaluates each of several."""
+    concerned = " && ".join(part for part in (outside_system(config), _ORDINARY, condition) if part is not None)
+    return _policy(name, [PRIORITIZED_PODS], expression, [{"name": "concerned", "expression": concerned}])
+
+
+def _of_pods(name: str, *where: Manifest) -> Manifest:
+    """Bind a policy for pods to the namespaces whose labels fulfil `where`. One of these labels is written with `managed`."""
+    return _bound(name, {"matchExpressions": [*where]})
+
+
 def _binding(name: str, config: Config, *where: Manifest) -> Manifest:
     """Bind a policy to the managed namespaces whose labels fulfil `where`."""
+    return _bound(name, managed_namespaces(config, *where))
+
+
+def _bound(name: str, selector: Manifest) -> Manifest:
     return {
         "apiVersion": POLICY_API,
         "kind": "MutatingAdmissionPolicyBinding",
         "metadata": {"name": name},
-        "spec": {"policyName": name, "matchResources": {"namespaceSelector": managed_namespaces(config, *where)}},
+        "spec": {"policyName": name, "matchResources": {"namespaceSelector": selector}},
     }
+
+
+def _in_pool(config: Config) -> Manifest:
+    return _where(POOL_LABEL, "In", config.pool.name)
 
 
 def _where(label: str, operator: str, *values: str) -> Manifest:

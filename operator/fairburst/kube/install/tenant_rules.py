@@ -110,6 +110,16 @@ def tenant_policies(config: Config) -> list[Manifest]:
 def _pods(config: Config) -> _Guard:
     ours = json.dumps(list(class_values(config)))
     gates = f"spec.?schedulingGates.orValue([]).exists(one, one.name == '{GATE}')"
+    size = f"metadata.?labels[?'{SIZE_LABEL}']"
+    created = (
+        "object.spec.?priorityClassName.orValue('').startsWith('system-')",
+        owned_by("DaemonSet"),
+        "object.spec.?nodeName.orValue('') != ''",
+        f"object.{size}.hasValue() && !({_CONTROL_PLANE})",
+    )
+    changed = f"object.{size} != oldObject.{size}", f"oldObject.{gates} && !object.{gates}"
+    # Any other pod keeps all rules. The API server evaluates each rule and each message for every pod that fulfils the condition.
+    concerned = f"request.operation == 'CREATE' ? {_any(created)} : {_any(changed)}"
     rules = (
         _Rule(
             "!variables.created || !variables.class.startsWith('system-') || variables.operates",
@@ -154,7 +164,12 @@ def _pods(config: Config) -> _Guard:
         "controlPlane": _CONTROL_PLANE,
         "operates": _allowed(OPERATE),
     }
-    return _Guard("pods", "", ["pods"], ["CREATE", "UPDATE"], {}, variables, rules, managed=True)
+    conditions = {"concerned": concerned}
+    return _Guard("pods", "", ["pods"], ["CREATE", "UPDATE"], conditions, variables, rules, managed=True)
+
+
+def _any(cases: Sequence[str]) -> str:
+    return "(" + " || ".join(f"({case})" for case in cases) + ")"
 
 
 def _daemon_sets() -> _Guard:

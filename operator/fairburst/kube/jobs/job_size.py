@@ -65,8 +65,8 @@ def _starting(resource: str, limit: str) -> str:
 
 
 def size_variables(threshold: str) -> list[dict[str, str]]:
-    """Return the CEL variables of a policy on Jobs. `variables.size` is the label's value. `threshold`: CEL for a map of quantities."""
-    limit = f"quantity(string(variables.threshold[k])).asApproximateFloat() * {1 + ROUNDING!r} / variables.pods"
+    """Return the CEL variables of a policy on Jobs. `variables.size` is the label's value. `threshold`: CEL for quantities by resource."""
+    limit = f"quantity(most).asApproximateFloat() * {1 + ROUNDING!r} / variables.pods"
     overhead = _quantity("variables.spec.?overhead[?k]")
     anybody = f"(variables.containers + variables.inits).exists(c, {_named('c', 'k')}.hasValue())"
     of_pod = f"variables.spec.?resources.?requests[?k].or({anybody} ? optional.none() : variables.spec.?resources.?limits[?k])"
@@ -86,7 +86,7 @@ def size_variables(threshold: str) -> list[dict[str, str]]:
         "podLevel": "size(variables.spec.?resources.?requests.orValue({})) + size(variables.spec.?resources.?limits.orValue({})) > 0",
         "known": "variables.podLevel || ['cpu', 'memory'].all(k, !(k in variables.threshold) || "
         f"(variables.containers + variables.inits).all(c, {_named('c', 'k')}.hasValue()))",
-        "size": f"size(variables.threshold) > 0 && variables.pods > 0.0 && variables.known && variables.threshold.all(k, {fits}) ? "
+        "size": f"size(variables.threshold) > 0 && variables.pods > 0.0 && variables.known && variables.threshold.all(k, most, {fits}) ? "
         f"'{SMALL}' : '{LARGE}'",
     }
     return [{"name": name, "expression": expression} for name, expression in variables.items()]

@@ -169,7 +169,7 @@ class Reserve:
 
     def _is_divided(self, entry: QueueEntry, row: int, result: RoundResult, now: float) -> bool:
         """Return whether the queue keeps a reserve and has jobs of both sizes, or had them lately."""
-        if not _divides(entry, row, result):
+        if not divides(entry, row, result):
             return False
         self._note_sizes(entry.namespace, now)
         if now < self.divided_until(entry.namespace):
@@ -200,7 +200,7 @@ class Reserve:
         self, entry: QueueEntry, row: int, snapshot: ClusterSnapshot, result: RoundResult, *, observed_only: bool
     ) -> ReserveView | None:
         """Return the view for the queue's status, or None for a queue that keeps no reserve."""
-        if not _divides(entry, row, result):
+        if not divides(entry, row, result):
             return None
         jobs = self._jobs.get(entry.namespace, NamespaceJobs())
         return ReserveView(
@@ -242,7 +242,7 @@ def _asks_for_one(entry: QueueEntry) -> bool:
     return entry.key[0] == "ThroughputQueue" and entry.obj["spec"].get("reserve") != "Off"
 
 
-def _divides(entry: QueueEntry, row: int, result: RoundResult) -> bool:
+def divides(entry: QueueEntry, row: int, result: RoundResult) -> bool:
     """Return whether the queue's level is divided in this round: it keeps a reserve and has been admitted."""
     return takes_part(entry) and result.classes[row] is GuaranteeClass.ELASTIC
 

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from fairburst.kube.api.client import ApiClient, JsonObject
 from fairburst.kube.api.errors import ApiError
 from fairburst.kube.api.informer import Backoff
 from fairburst.kube.names import GROUP, PLURALS, VERSION
+from fairburst.kube.queues.edit_limit import EditLimit
 from fairburst.kube.queues.kopf_alone import kopf
 
 logger = logging.getLogger(__name__)
@@ -49,6 +51,7 @@ class QueueStore:
 
     def __init__(self) -> None:
         self.objects: dict[QueueKey, JsonObject] = {}
+        self.edits = EditLimit()
         self._deleted: dict[QueueKey, int] = {}
         self._lock = threading.Lock()
 
@@ -61,7 +64,7 @@ class QueueStore:
                 return False
             if known is not None and not _newer(version, known):
                 return False
-            self.objects[key] = obj
+            self._put(key, obj)
             self._deleted.pop(key, None)
             return True
 
@@ -74,7 +77,7 @@ class QueueStore:
                 return False
             if version is not None:
                 self._deleted[key] = max(version, self._deleted.get(key, -1))
-            return self.objects.pop(key, None) is not None
+            return self._remove(key)
 
     def newest(self) -> int:
         """Return the highest version that any object has had; -1 if none is known."""
@@ -90,8 +93,9 @@ class QueueStore:
         with self._lock:
             known = {key: obj for key, obj in self.objects.items() if key[0] == kind}
             for key in known.keys() - found.keys():
-                del self.objects[key]
-            self.objects.update(found)
+                self._remove(key)
+            for key, obj in found.items():
+                self._put(key, obj)
             self._deleted = {key: at for key, at in self._deleted.items() if key[0] != kind}
         return known != found
 
@@ -106,10 +110,28 @@ class QueueStore:
                 key for key, obj in self.objects.items() if key[0] == kind and key not in present and _at_most(_version(obj), list_version)
             ]
             for key in gone:
-                del self.objects[key]
+                self._remove(key)
             # No older list can arrive any more, so objects deleted by then need no guard.
             self._deleted = {key: at for key, at in self._deleted.items() if key[0] != kind or not _at_most(at, list_version)}
         return bool(gone) or any(news)
+
+    def in_force(self, now: float) -> tuple[dict[QueueKey, JsonObject], float]:
+        """Return a copy of the objects as the rounds should see them, and when an edit that waits takes effect (monotonic seconds)."""
+        with self._lock:
+            due = self.edits.release(now)
+            return dict(self.edits.in_force), due
+
+    def _put(self, key: QueueKey, obj: JsonObject) -> None:
+        """Store an object without its managed fields, which are larger than the rest and are not read."""
+        metadata = obj.get("metadata") or {}
+        if "managedFields" in metadata:
+            obj = {**obj, "metadata": {name: value for name, value in metadata.items() if name != "managedFields"}}
+        self.objects[key] = obj
+        self.edits.put(key, obj, time.monotonic())
+
+    def _remove(self, key: QueueKey) -> bool:
+        self.edits.remove(key)
+        return self.objects.pop(key, None) is not None
 
 
 class QueueWatch:
@@ -147,12 +169,22 @@ class QueueWatch:
         self._thread: threading.Thread | None = None
         self._stop, self._kopf_stop, self._ready = threading.Event(), threading.Event(), threading.Event()
         self._wake_pending = False
+        self._edit_due = -math.inf  # when `on_change` is called for an edit that waits
 
     @property
     def objects(self) -> dict[QueueKey, JsonObject]:
         """The objects by (kind, namespace, name): a copy, because Kopf's thread writes at any time."""
         with self._store._lock:
             return dict(self._store.objects)
+
+    def in_force(self) -> dict[QueueKey, JsonObject]:
+        """Return a copy of the objects as the rounds should see them: an edit of a queue that is edited too often waits."""
+        now = time.monotonic()
+        objects, due = self._store.in_force(now)
+        if due < math.inf and not now < self._edit_due <= due and self._loop is not None:
+            self._edit_due = due
+            self._loop.call_later(due - now, self._on_change)
+        return objects
 
     def stored(self, key: QueueKey) -> JsonObject | None:
         """Return the known version of one object, or None if there is none."""

@@ -15,9 +15,10 @@ from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.quota_plan import QuotaPlanner, QuotaTarget, QuotaWrite, amounts, quota_key
 from fairburst.kube.enforce.quota_targets import gated_target, namespace_quota_target
 from fairburst.kube.enforce.recount import Recounts
+from fairburst.kube.enforce.size_note import size_note
 from fairburst.kube.enforce.slack import FIRST_PODS, STEERED_SECONDS, SlackControl
 from fairburst.kube.enforce.slack_use import use_of
-from fairburst.kube.jobs.reserve import Reserve, left_over
+from fairburst.kube.jobs.reserve import Reserve, divides, left_over
 from fairburst.kube.names import OTHER_QUOTAS, QUOTA_NAME, SMALL_QUOTA
 from fairburst.kube.queues.spaces import namespace_of
 from fairburst.kube.rounds.cluster_state import Changes
@@ -89,7 +90,7 @@ class QuotaRounds:
             with self._contained.object("enforce", item.namespace):
                 usage = round_.view.pods.namespace(item.namespace)
                 targets += [
-                    self._recounted(round_, item, usage, self._expiring(round_, item, target))
+                    self._recounted(round_, item, usage, self._sized(round_, item, self._expiring(round_, item, target)))
                     for target in self._targets(round_, item, usage, plan)
                 ]
         plan.quota_writes, dues = self.planner.plan(targets, round_.view.quotas, round_.now)
@@ -169,6 +170,15 @@ class QuotaRounds:
         early = _has_just_opened(round_, item)
         self._agenda.put(item.namespace, round_.now + (STEERED_SECONDS if early else RENEWED_SECONDS))
         return replace(target, notes=wanted, renews=renews and quota is not None and not early)
+
+    def _sized(self, round_: RoundContext, item: ManagedNamespace, target: QuotaTarget) -> QuotaTarget:
+        """Return the target with the annotation of the threshold of small Jobs."""
+        if self._reserve is None or item.entry is None or item.row is None or target.name != QUOTA_NAME:
+            return target
+        quota = round_.view.quotas.get(target.key)
+        threshold = self._reserve.threshold(item.entry, round_.snapshot) if divides(item.entry, item.row, round_.result) else None
+        note, renews = size_note(threshold, (quota.metadata.annotations or {}) if quota is not None else {})
+        return replace(target, notes={**target.notes, **note}, renews=target.renews or (renews and quota is not None)) if note else target
 
     def retain(self, managed: frozenset[str]) -> None:
         """Forget every namespace that is no longer managed."""

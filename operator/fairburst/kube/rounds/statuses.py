@@ -37,7 +37,7 @@ from fairburst.kube.views.elastic_view import condition, status_part
 from fairburst.kube.views.forecast_view import Forecasts, with_forecast
 from fairburst.kube.views.lead_time_view import LeadTimeView
 from fairburst.kube.views.status import StatusInput
-from fairburst.kube.views.status_plan import FIGURES_PER_SECOND, StatusPlanner
+from fairburst.kube.views.status_plan import StatusPlanner
 from fairburst.policy.admission import shares as fair_shares
 from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.attainability import Attainability, attainability
@@ -147,8 +147,9 @@ class StatusRounds:
                 inputs.append(StatusInput(entry, conditions_of(entry, None, None, (), observed_only=False)))
                 continue
             with self._contained.object("show", entry.namespace):
-                inputs.append(self._input(round_, entry, row, managed, demands[entry.space], plan))
-                shown.append((row, round_.result.decisions[row]))
+                decision = round_.result.decisions[row]
+                inputs.append(self._input(round_, entry, row, decision, managed, demands[entry.space], plan))
+                shown.append((row, decision))
                 continue
             inputs.append(StatusInput(entry, [self.planner.internal_error(entry.namespace)], failed=True))
         plan.shown, plan.shows_all = shown, self._everything
@@ -159,10 +160,11 @@ class StatusRounds:
             self._agenda.put(namespace, due)
 
     def _input(
-        self, round_: RoundContext, entry: QueueEntry, row: int, managed: ManagedNamespaces, demanded: NamespaceDemand, plan: RoundPlan
+        self, round_: RoundContext, entry: QueueEntry, row: int, decision: QueueDecision, managed: ManagedNamespaces,
+        demanded: NamespaceDemand, plan: RoundPlan,
     ) -> StatusInput:  # fmt: skip
         """Return the input for the status of a queue that governs its namespace."""
-        snapshot, decision, items = round_.snapshot, round_.result.decisions[row], managed.of([entry.space])
+        snapshot, items = round_.snapshot, managed.of([entry.space])
         reserve, too_large = None, None
         if self._reserve is not None:
             reserve = self._reserve.view(entry, row, snapshot, round_.result, observed_only=entry.observed_only)
@@ -269,7 +271,7 @@ class StatusRounds:
         """Mark some of the rows with new figures and some others, those first that were looked at longest ago."""
         elapsed = min(now - self._looked_at, SWEEP_SECONDS)
         self._swept += len(changed) * elapsed / SWEEP_SECONDS
-        most = math.ceil(FIGURES_AHEAD * FIGURES_PER_SECOND * elapsed)
+        most = math.ceil(FIGURES_AHEAD * self.planner.figures_per_second * elapsed)
         waiting = np.flatnonzero(self._drifted & ~changed)
         changed[waiting[np.argsort(self._shown_at[waiting], kind="stable")[:most]]] = True
         changed[np.argsort(self._shown_at, kind="stable")[: int(self._swept)]] = True

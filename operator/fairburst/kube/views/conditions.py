@@ -14,6 +14,7 @@ from fairburst.policy.attainability import Attainability, Verdict
 from fairburst.policy.model import GuaranteeClass, QueueDecision, QueueKind
 from fairburst.quantity import format_quantity
 
+ATTAINABLE = "Attainable"  # a forecast
 NEVER_FITS = "NeverFits"  # the job runs in parts, so nothing waits for an action
 NO_RESERVE = "It keeps no reserve for small Jobs, as its namespace has several queues: for one, use a namespace of its own."
 _ATTAINABLE = {Verdict.IN_TIME: "True", Verdict.TOO_LATE: "False", Verdict.DOES_NOT_FIT: "False", Verdict.NOT_MEASURED: "Unknown"}
@@ -105,8 +106,8 @@ def _guaranteed(decision: QueueDecision, attainable: Attainability | None) -> Co
 
 def _attainable(attainable: Attainability | None) -> ConditionValue:
     if attainable is None:
-        return ConditionValue("Attainable", "Unknown", "NoBurstPromised", "no burst is promised, so there is no deadline to meet")
-    return ConditionValue("Attainable", _ATTAINABLE[attainable.verdict], attainable.verdict.value, attainable.message)
+        return ConditionValue(ATTAINABLE, "Unknown", "NoBurstPromised", "no burst is promised, so there is no deadline to meet")
+    return ConditionValue(ATTAINABLE, _ATTAINABLE[attainable.verdict], attainable.verdict.value, attainable.message)
 
 
 def was_observed(obj: Mapping[str, Any]) -> bool:
@@ -169,7 +170,7 @@ def _ready(entry: QueueEntry, found: Sequence[ConditionValue], *, observed_only:
     """Return Ready: False where work of the queue cannot start, or not in time, until its owner or an administrator acts."""
     if entry.problem is not None:
         return ConditionValue("Ready", "False", entry.problem.reason, entry.problem.message)
-    needed = {"Admitted", "JobsFit", "Attainable"} | (set() if observed_only else {"Enforced"})
+    needed = {"Admitted", "JobsFit", ATTAINABLE} | (set() if observed_only else {"Enforced"})
     wrong = [one for one in found if one.type in needed and one.status == "False" and one.reason != NEVER_FITS]
     if wrong:
         said = " and ".join(condition.type for condition in wrong)

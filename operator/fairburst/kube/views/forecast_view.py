@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fairburst.kube.times import from_epoch
-from fairburst.kube.views.conditions import ConditionValue
+from fairburst.kube.views.conditions import ATTAINABLE, ConditionValue
 from fairburst.policy.model import Window, WindowState
 
 START_FORECAST = "StartForecast"  # the type of the condition and the reason of the Event
@@ -141,7 +141,7 @@ def with_forecast(
         return list(conditions)
     found = [
         replace(one, message=f"{one.message.rstrip('.')}. {forecast.deadline.sentence}")
-        if one.type == "Attainable" and forecast.deadline and forecast.deadline.is_of(window)
+        if one.type == ATTAINABLE and forecast.deadline and forecast.deadline.is_of(window)
         else one
         for one in conditions
     ]

@@ -10,11 +10,14 @@ from typing import Any
 from fairburst.kube.containment import Containment
 from fairburst.kube.queues.former_places import FORMER_PLACES, in_present_places
 from fairburst.kube.queues.queue_set import INTERNAL_ERROR, QueueEntry
-from fairburst.kube.views.conditions import ConditionValue
+from fairburst.kube.views.conditions import ATTAINABLE, ConditionValue
 from fairburst.kube.views.forecast_view import START_FORECAST
 from fairburst.kube.views.status import StatusInput, condition_list, status_of
 
 FIGURES_PER_SECOND = 10.0  # limits status writes of hundreds of busy queues
+ANSWERS_SHARE = 0.2  # fewer are written where an answer takes so long that this part of the time would be waiting for one
+FEWEST_PER_SECOND = 1.0
+ANSWER_WEIGHT = 0.2  # of the latest answer in the mean
 # A latency queue's receipts are on the cluster after at most this long, whatever else waits. With a round and half a second between two
 # checks of the statuses, a take-over finds them at most five seconds old. LEDGER_TOLERANCE keeps this to a few dozen writes a second in
 # total.
@@ -43,6 +46,7 @@ _DRIFTING = (
 )
 _WINDOW_DRIFTING = ("usedPercent", "nextBurst", *(place[1] for place in FORMER_PLACES if place[0] == "window"))
 _UNCERTAINTY_MOVED = frozenset(place[1] for place in FORMER_PLACES if place[0] == "uncertainty")
+_FORECASTS = frozenset({START_FORECAST, ATTAINABLE})  # the pace of pods moves them in the middle of a burst
 _NEWS_OF_WINDOW = frozenset({"demanded", "judged"})  # of status.internal.window: they decide whether a burst counts
 
 
@@ -69,10 +73,17 @@ class StatusPlanner:
         self._interval = interval_seconds
         self._contained = contained or Containment()
         self._figures_per_second = figures_per_second
+        self._answer_seconds = 0.0
         self._written_at: dict[str, float] = {}
         self._last_published: dict[str, tuple[Any, ...]] = {}
         self._turns: dict[str, float] = {}
         self._last_turn = self._planned_at = -math.inf
+
+    @property
+    def figures_per_second(self) -> float:
+        """The number of statuses with new figures that may be written in a second. An API server that answers slowly gets fewer."""
+        bearable = ANSWERS_SHARE / self._answer_seconds if self._answer_seconds > 0 else math.inf
+        return min(self._figures_per_second, max(FEWEST_PER_SECOND, bearable))
 
     def plan(
         self, inputs: Sequence[StatusInput], resources: tuple[str, ...], wall: float, now: float
@@ -105,7 +116,7 @@ class StatusPlanner:
             elif patch:
                 _defer(dues, item, accounts if _has_accounts(item, patch) else earliest)
         figures.sort(key=lambda pair: (pair[1].entry.key[0] != "LatencyQueue", pair[0]))
-        share = max(1, round(self._figures_per_second * min(now - self._planned_at, self._interval)))
+        share = max(1, round(self.figures_per_second * min(now - self._planned_at, self._interval)))
         self._planned_at = now
         for _, write in figures[share:]:
             _defer(dues, write, self._turn(write.entry.uid, now))
@@ -114,7 +125,7 @@ class StatusPlanner:
     def _turn(self, uid: str, now: float) -> float:
         """Return when the figures of this queue are looked at again: after those of all queues that wait for a turn already."""
         if self._turns.get(uid, -math.inf) <= now:
-            self._last_turn = max(self._last_turn, now) + 1.0 / self._figures_per_second
+            self._last_turn = max(self._last_turn, now) + 1.0 / self.figures_per_second
             self._turns[uid] = self._last_turn
         return self._turns[uid]
 
@@ -135,8 +146,9 @@ class StatusPlanner:
         """Record that a write is in flight. Until it is answered, only news is planned on top of it."""
         self._written_at[write.entry.uid] = now
 
-    def written(self, write: StatusWrite, now: float) -> None:
-        """Record that a write was answered, successfully or not. The next plan checks whether it arrived."""
+    def written(self, write: StatusWrite, now: float, took_seconds: float = 0.0) -> None:
+        """Record that a write was answered, successfully or not, after `took_seconds`. The next plan checks whether it arrived."""
+        self._answer_seconds += ANSWER_WEIGHT * (took_seconds - self._answer_seconds)
         self._written_at[write.entry.uid] = now
         self._last_published.pop(write.entry.uid, None)
 
@@ -159,7 +171,7 @@ def _has_accounts(item: StatusInput, patch: Mapping[str, Any]) -> bool:
 
 def _published_by(item: StatusInput) -> tuple[Any, ...]:
     """Return the published values of the status, without figures that drift."""
-    verdicts = tuple((one.type, one.status, one.reason) for one in item.conditions if one.type != START_FORECAST)
+    verdicts = tuple((one.type, one.status, one.reason) for one in item.conditions if one.type not in _FORECASTS)
     decision, memory = item.decision, item.memory
     if decision is None or memory is None:
         return item.entry.generation, verdicts
@@ -208,5 +220,5 @@ def _is_structural(patch: Mapping[str, Any], current: Mapping[str, Any]) -> bool
 
 def _verdicts(conditions: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """Return the parts of the conditions that are news. A forecast is a figure that drifts."""
-    published = (one for one in conditions if one["type"] != START_FORECAST)
+    published = (one for one in conditions if one["type"] not in _FORECASTS)
     return [(one["type"], one["status"], one["reason"], one.get("observedGeneration")) for one in published]

@@ -1,0 +1,97 @@
+"""Bound how often the spec of one queue changes for the rounds. Pure, apart from the times of the last edits.
+
+A changed spec moves the levels of all queues, and the round that follows looks at every namespace: 0.16 s at 1,000 queues, 2 s at 10,000.
+Two controllers that correct each other, or a tenant's script, would otherwise keep the operator busy with one queue. A queue may be
+edited `EDITS_AT_ONCE` times in a row. After that its newest spec takes effect once in `EDIT_SECONDS`, and meanwhile the former one counts:
+`observedGeneration` in its conditions says which. Creations and deletions take effect at once, because they need rights of their own.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from fairburst.kube.queues.queue_set import ObjectKey
+from fairburst.telemetry.log import event
+
+logger = logging.getLogger(__name__)
+
+EDITS_AT_ONCE = 10
+EDIT_SECONDS = 10.0
+
+JsonObject = dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Budget:
+    """The edits that one queue has left, as of a monotonic time."""
+
+    edits: float
+    as_of: float
+
+    def take(self, now: float) -> bool:
+        """Use one edit; return False if there is none."""
+        self.edits = min(float(EDITS_AT_ONCE), self.edits + max(0.0, now - self.as_of) / EDIT_SECONDS)
+        self.as_of = now
+        if self.edits < 1.0 - 1e-6:
+            return False
+        self.edits -= 1.0
+        return True
+
+    @property
+    def next(self) -> float:
+        """The time at which there is an edit again."""
+        return self.as_of + max(0.0, 1.0 - self.edits) * EDIT_SECONDS
+
+
+class EditLimit:
+    """The queue objects as the rounds see them: the newest ones, but for the specs of queues whose edit waits.
+
+    Attributes
+    ----------
+    in_force : the objects by kind, namespace and name.
+    """
+
+    def __init__(self) -> None:
+        self.in_force: dict[ObjectKey, JsonObject] = {}
+        self._budgets: dict[ObjectKey, _Budget] = {}
+        self._held: dict[ObjectKey, JsonObject] = {}  # the newest object of each queue whose edit waits
+
+    def put(self, key: ObjectKey, obj: JsonObject, now: float) -> None:
+        """Take over a new or changed object."""
+        before = self.in_force.get(key)
+        if before is None or not _is_edit(before, obj) or self._budgets.setdefault(key, _Budget(EDITS_AT_ONCE, now)).take(now):
+            self.in_force[key] = obj
+            self._held.pop(key, None)
+            return
+        if key not in self._held:
+            queue, again = f"{key[1]}/{key[2]}", self._budgets[key].next - now
+            event(logger, logging.WARNING, "a queue is edited too often: its former spec counts for now", queue=queue, seconds=again)
+        if self._held.get(key) is not obj:
+            self._held[key] = obj
+            self.in_force[key] = _with_spec_of(before, obj)
+
+    def remove(self, key: ObjectKey) -> None:
+        """Forget a deleted object."""
+        for remembered in (self.in_force, self._budgets, self._held):
+            remembered.pop(key, None)
+
+    def release(self, now: float) -> float:
+        """Let edits take effect that have waited long enough; return when the next one does, infinite without one."""
+        for key, obj in list(self._held.items()):
+            self.put(key, obj, now)
+        return min((self._budgets[key].next for key in self._held), default=math.inf)
+
+
+def _is_edit(before: JsonObject, obj: JsonObject) -> bool:
+    """Return whether this is the same queue with another spec."""
+    old, new = before.get("metadata") or {}, obj.get("metadata") or {}
+    return old.get("uid") == new.get("uid") and old.get("generation") != new.get("generation")
+
+
+def _with_spec_of(before: JsonObject, obj: JsonObject) -> JsonObject:
+    """Return the object with the former spec, and the generation of that."""
+    metadata = {**(obj.get("metadata") or {}), "generation": (before.get("metadata") or {}).get("generation")}
+    return {**obj, "metadata": metadata, "spec": before.get("spec")}
