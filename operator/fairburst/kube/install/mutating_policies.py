@@ -1,8 +1,8 @@
 """The mutating admission policies: the API server writes the priority of new pods, their gates, and the sizes and holds of new Jobs.
 
 The operator labels each managed namespace (`enforce/namespace_labels.py`), and the labels bind these policies. A policy therefore applies
-one constant patch and reads no queue, except for the threshold of small Jobs. The policies never fail closed: the quota still holds a pod
-that they have missed. docs/decisions/0241-policies-are-bound-by-labels.md has the costs.
+one constant patch and reads no queue; the threshold of small Jobs is on the namespace quota. The policies never fail closed: the quota
+still holds a pod that they have missed. docs/decisions/0276-what-policies-cost.md has the costs.
 """
 
 from __future__ import annotations

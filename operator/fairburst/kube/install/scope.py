@@ -19,17 +19,13 @@ POLICY_API = "admissionregistration.k8s.io/v1"
 
 def managed_namespaces(config: Config, *where: Manifest) -> Manifest:
     """Return the namespaceSelector of managed namespaces whose labels fulfil `where`."""
-    system = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": _system(config)}
+    system = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": sorted({"kube-system", config.namespace})}
     return {"matchLabels": {MANAGED_LABEL: "true"}, "matchExpressions": [system, *where]}
 
 
 def outside_system(config: Config) -> str:
     """Return CEL for whether a request is for none of the namespaces that `managed_namespaces` never selects."""
-    return f"!(request.namespace in {json.dumps(_system(config))})"
-
-
-def _system(config: Config) -> list[str]:
-    return sorted({"kube-system", config.namespace})
+    return " && ".join(f"request.namespace != {json.dumps(name)}" for name in ("kube-system", config.namespace))
 
 
 def denying(name: str, policy: str, **scope: Manifest) -> Manifest:

@@ -23,7 +23,7 @@ ANSWER_WEIGHT = 0.2  # of the latest answer in the mean
 # total.
 ACCOUNTS_SECONDS = 4.0
 _ACCOUNTS = frozenset({"ledger", "fairShare", "debtMilliseconds"})
-# Fields that admission policies read, and promises. sizeThreshold is excluded: it drifts with capacity and is late whenever figures are.
+# Fields that the webhook reads, and promises. sizeThreshold is excluded: it drifts with capacity and is late whenever figures are.
 _AWAITED = frozenset({"podPriority", "smallPodPriority", "holds", "class", "promise"})
 _DRIFTING = (
     "allocation",
