@@ -76,7 +76,12 @@ def decide_round() -> Iterator[Measurement]:
 def round_of(count: int, target: float | None, quiet_target: float | None) -> Iterator[Measurement]:
     snapshot = make_snapshot(count, 6, True)
     memory = settled(snapshot)
-    active = timed(f"decide {count} queues x 6, all active", lambda: decide(snapshot, memory, CONFIG, NOW + 2), target=target)
+    last: list[object] = [None]  # every driver keeps the last result until the next one; else the allocator returns its memory each time
+
+    def round_() -> None:
+        last[0] = decide(snapshot, memory, CONFIG, NOW + 2)
+
+    active = timed(f"decide {count} queues x 6, all active", round_, target=target)
     yield active
     slow = timed_once(f"divide among {count} queues x 6 in plain Python", plain_round(snapshot, memory))
     yield from (

@@ -62,7 +62,12 @@ def title(arguments: argparse.Namespace, mode: str) -> str:
 
 def measurements(about: str, found: Outcome, bare: Outcome) -> list[Measurement]:
     """Return a run's ratios to the bare one, and the operator's processor time."""
-    if found.bound_seconds is None or bare.bound_seconds is None:
+    if found.complete_seconds is not None and bare.complete_seconds is not None:
+        figures = [
+            figure(f"{about}: bare, until all Jobs are complete", bare.complete_seconds, "s"),
+            figure(f"{about}: until all Jobs are complete, relative to bare", found.complete_seconds / bare.complete_seconds, "ratio", 1.1),
+        ]
+    elif found.bound_seconds is None or bare.bound_seconds is None:
         figures = [
             figure(f"{about}: cluster in use, relative to bare", found.used / bare.used, "ratio", 0.98, at_least=True),
             figure(f"{about}: tasks finished, relative to bare", found.tasks / max(1, bare.tasks), "ratio"),
@@ -96,6 +101,9 @@ def line(mode: str, found: Outcome, bare: Outcome) -> str:
         figures |= {"used": round(found.used, 3), "tasks": found.tasks, **ratios}
     else:
         figures |= {"bound_seconds": round(found.bound_seconds, 1), "ratio": round(found.bound_seconds / bare.bound_seconds, 2)}
+        if found.complete_seconds is not None and bare.complete_seconds is not None:
+            ratio = round(found.complete_seconds / bare.complete_seconds, 2)
+            figures |= {"complete_seconds": round(found.complete_seconds, 1), "complete_ratio": ratio}
     figures |= {
         "pods": len(found.created),
         "creation_median_seconds": round(statistics.median(found.created), 3) if found.created else None,

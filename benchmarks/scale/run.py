@@ -35,6 +35,7 @@ class Outcome:
     used: mean fraction of the cluster that ran work.
     tasks: number finished in the measured time.
     bound_seconds: from the first Job to the last pod bound (or ended). None for endless work, infinite if it took too long.
+    complete_seconds: to the last Job complete, for work that runs to its end. The Job controller may be far behind the pods by then.
     refused: creations of pods that a quota refused.
     created: seconds that the API server took for each pod that was created.
     conflicts: writes that it refused because the object had changed; most are of quotas.
@@ -45,6 +46,7 @@ class Outcome:
     used: float = 0.0
     tasks: int = 0
     bound_seconds: float | None = None
+    complete_seconds: float | None = None
     refused: int = 0
     created: list[float] = field(default_factory=list)
     conflicts: int = 0
@@ -111,15 +113,17 @@ async def _fed(cluster: Cluster, client: ApiClient, work: Workload, seconds: flo
         outcome.shares = average_dominant_shares(record.samples, capacity, WARM_UP_SECONDS, seconds)
         outcome.used, outcome.tasks = sum(outcome.shares.values()), len(record.overheads)
     else:
-        outcome.bound_seconds = await _until_bound(driver, work)
+        outcome.bound_seconds, outcome.complete_seconds = await _until_bound(driver, client, work)
     after = _processor_seconds(cluster, operator)
     outcome.operator_seconds, outcome.server_seconds = after[0] - before[0], after[1] - before[1]
     _read_audit(log, offset, outcome)
     return outcome
 
 
-async def _until_bound(driver: WorkloadDriver, work: Workload) -> float:
-    """Return the seconds from the first Job to the last pod bound, or ended; infinite if that takes too long."""
+async def _until_bound(driver: WorkloadDriver, client: ApiClient, work: Workload) -> tuple[float, float | None]:
+    """Return the seconds from the first Job to the last pod bound, or ended (infinite if that takes too long), and to the last Job's end
+    for work that runs to its end.
+    """
     running = asyncio.create_task(driver.run(LONGEST_SECONDS, drain_seconds=0.0))
     progress = driver.progress
     try:
@@ -127,13 +131,24 @@ async def _until_bound(driver: WorkloadDriver, work: Workload) -> float:
             await asyncio.sleep(0.1)
             there = sum(progress.tasks_done.values()) if work.finish else progress.started_pods
             if there >= (work.pods or 0):
-                return driver.now - (progress.bursts[0].arrival if progress.bursts else 0.0)
+                bound = driver.now - (progress.bursts[0].arrival if progress.bursts else 0.0)
+                return bound, await _until_complete(driver, client) if work.finish else None
         running.result()
-        return float("inf")
+        return float("inf"), None
     finally:
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
+
+
+async def _until_complete(driver: WorkloadDriver, client: ApiClient) -> float:
+    """Return the seconds from the first Job until all are complete, or were deleted as such."""
+    while driver.now < LONGEST_SECONDS:
+        jobs = (await client.get_json("/apis/batch/v1/jobs", {"resourceVersion": "0"}))["items"]
+        if all((job.get("status") or {}).get("completionTime") for job in jobs):
+            return driver.now
+        await asyncio.sleep(0.5)
+    return float("inf")
 
 
 async def _declare(client: ApiClient, work: Workload, mode: str) -> None:
