@@ -5,8 +5,10 @@ The unit tests of the same values are `tests/kube/test_poison.py` and `tests/kub
 
 from __future__ import annotations
 
+import itertools
 import json
 import statistics
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -16,6 +18,9 @@ import pytest
 
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
+from e2e.objects import objects_of
+from e2e.waiting import until
+from fairburst.kube.queues.edit_limit import EDIT_SECONDS
 from tests.support.attacks import Arena, job, pod
 from tests.support.queues import queue
 
@@ -108,6 +113,40 @@ def test_a_pod_that_is_deleted_with_a_grace_of_a_million_million_seconds_delays_
     assert found["metadata"]["deletionGracePeriodSeconds"] == 10**12
     arena.rounds(2)
     arena.check()
+
+
+def test_a_queue_that_is_edited_all_the_time_delays_no_other_and_ends_with_its_newest_spec(arena: TimedArena) -> None:
+    """Each edit that counts makes a round look at every namespace."""
+    name, objects, stop = arena.tenant().name, objects_of(arena.cluster.kubeconfig), threading.Event()
+
+    def edit() -> None:
+        for number in itertools.count(1):
+            if stop.wait(0.05):
+                return
+            objects.patch("thrq", "queue", name, {"spec": {"limits": {"cpu": f"{1000 + number}m"}}})
+
+    def seen() -> tuple[int, int]:
+        """Return the newest generation, and the one that counts by the queue's status."""
+        found = objects.get("thrq", "queue", name)
+        return found["metadata"]["generation"], max(one["observedGeneration"] for one in found["status"]["conditions"])
+
+    editor = threading.Thread(target=edit)
+    editor.start()
+    try:
+        time.sleep(3.0)
+        began, newest, counting = time.monotonic(), seen()[0], set[int]()
+        arena.check()
+        while time.monotonic() < began + 5.0:
+            counting.add(seen()[1])
+            time.sleep(0.1)
+        spent, edits = time.monotonic() - began, seen()[0] - newest
+        print(f"{edits} edits in {spent:.1f} s, of which {len(counting) - 1} counted")
+        assert edits > 20
+        assert len(counting) <= 2 + spent / EDIT_SECONDS
+    finally:
+        stop.set()
+        editor.join()
+    until(lambda: (found := seen())[0] == found[1], EDIT_SECONDS + 10.0, "the newest spec to count")
 
 
 def test_the_operator_starts_again_with_all_of_it_present(arena: TimedArena) -> None:
