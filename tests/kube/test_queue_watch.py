@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from fairburst.kube.api.errors import NotFound
 from fairburst.kube.queues import edit_limit
-from fairburst.kube.queues.queue_watch import QueueStore, QueueWatch
+from fairburst.kube.queues.queue_store import QueueStore
+from fairburst.kube.queues.queue_watch import QueueWatch
 from tests.support.fake_api import FakeApi
 from tests.support.tasks import until
 

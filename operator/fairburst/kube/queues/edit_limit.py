@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass
-from typing import Any
 
+from fairburst.kube.api.client import JsonObject
 from fairburst.kube.queues.queue_set import ObjectKey
 from fairburst.telemetry.log import event
 
@@ -20,8 +20,6 @@ logger = logging.getLogger(__name__)
 
 EDITS_AT_ONCE = 10
 EDIT_SECONDS = 10.0
-
-JsonObject = dict[str, Any]
 
 
 @dataclass(slots=True)

@@ -22,8 +22,9 @@ from fairburst.kube.api.client import ApiClient, JsonObject
 from fairburst.kube.api.errors import ApiError
 from fairburst.kube.api.informer import Backoff
 from fairburst.kube.names import GROUP, PLURALS, VERSION
-from fairburst.kube.queues.edit_limit import EditLimit
 from fairburst.kube.queues.kopf_alone import kopf
+from fairburst.kube.queues.queue_set import ObjectKey
+from fairburst.kube.queues.queue_store import QueueStore, version_of
 
 logger = logging.getLogger(__name__)
 
@@ -33,105 +34,12 @@ RELIST_DELAY_SECONDS = 1.0
 RESTART_BACKOFF_SECONDS = (0.5, 10.0)
 START_TIMEOUT_SECONDS = 60.0
 
-QueueKey = tuple[str, str, str]
-
 
 class EndlessBackoffs:
     """Endless delays for Kopf's retries, so that hours of 5xx do not end it."""
 
     def __iter__(self) -> Iterator[float]:
         return itertools.chain((0.2, 0.5, 1.0, 2.0), itertools.repeat(5.0))
-
-
-class QueueStore:
-    """The newest known version of each queue object. Any thread may offer one; an older version never replaces a newer one.
-
-    Versions are compared as integers: all queue objects live in the same etcd, whose revision they carry.
-    """
-
-    def __init__(self) -> None:
-        self.objects: dict[QueueKey, JsonObject] = {}
-        self.edits = EditLimit()
-        self._deleted: dict[QueueKey, int] = {}
-        self._lock = threading.Lock()
-
-    def offer(self, kind: str, obj: JsonObject) -> bool:
-        """Store an object that exists; return True if it is new or changed."""
-        key, version = _key(kind, obj), _version(obj)
-        with self._lock:
-            known = self.objects.get(key)
-            if version is not None and version <= self._deleted.get(key, -1):
-                return False
-            if known is not None and not _newer(version, known):
-                return False
-            self._put(key, obj)
-            self._deleted.pop(key, None)
-            return True
-
-    def delete(self, kind: str, obj: JsonObject) -> bool:
-        """Remove an object by its last version; return True if it was known."""
-        key, version = _key(kind, obj), _version(obj)
-        with self._lock:
-            known = self.objects.get(key)
-            if known is not None and not _newer(version, known, or_same=True):
-                return False
-            if version is not None:
-                self._deleted[key] = max(version, self._deleted.get(key, -1))
-            return self._remove(key)
-
-    def newest(self) -> int:
-        """Return the highest version that any object has had; -1 if none is known."""
-        with self._lock:
-            versions = [version for obj in self.objects.values() if (version := _version(obj)) is not None]
-            return max(versions + list(self._deleted.values()), default=-1)
-
-    def reset(self, kind: str, items: list[JsonObject]) -> bool:
-        """Replace one kind by a complete list, older versions included, because etcd was restored from a snapshot. Return True if anything
-        changed.
-        """
-        found = {_key(kind, item): item for item in items}
-        with self._lock:
-            known = {key: obj for key, obj in self.objects.items() if key[0] == kind}
-            for key in known.keys() - found.keys():
-                self._remove(key)
-            for key, obj in found.items():
-                self._put(key, obj)
-            self._deleted = {key: at for key, at in self._deleted.items() if key[0] != kind}
-        return known != found
-
-    def replace(self, kind: str, items: list[JsonObject], list_version: int | None) -> bool:
-        """Merge a complete list of one kind as of `list_version`: offer all, drop missing objects that are not newer. Return True if
-        anything changed.
-        """
-        present = {_key(kind, item) for item in items}
-        news = [self.offer(kind, item) for item in items]
-        with self._lock:
-            gone = [
-                key for key, obj in self.objects.items() if key[0] == kind and key not in present and _at_most(_version(obj), list_version)
-            ]
-            for key in gone:
-                self._remove(key)
-            # No older list can arrive any more, so objects deleted by then need no guard.
-            self._deleted = {key: at for key, at in self._deleted.items() if key[0] != kind or not _at_most(at, list_version)}
-        return bool(gone) or any(news)
-
-    def in_force(self, now: float) -> tuple[dict[QueueKey, JsonObject], float]:
-        """Return a copy of the objects as the rounds should see them, and when an edit that waits takes effect (monotonic seconds)."""
-        with self._lock:
-            due = self.edits.release(now)
-            return dict(self.edits.in_force), due
-
-    def _put(self, key: QueueKey, obj: JsonObject) -> None:
-        """Store an object without its managed fields, which are larger than the rest and are not read."""
-        metadata = obj.get("metadata") or {}
-        if "managedFields" in metadata:
-            obj = {**obj, "metadata": {name: value for name, value in metadata.items() if name != "managedFields"}}
-        self.objects[key] = obj
-        self.edits.put(key, obj, time.monotonic())
-
-    def _remove(self, key: QueueKey) -> bool:
-        self.edits.remove(key)
-        return self.objects.pop(key, None) is not None
 
 
 class QueueWatch:
@@ -172,12 +80,11 @@ class QueueWatch:
         self._edit_due = -math.inf  # when `on_change` is called for an edit that waits
 
     @property
-    def objects(self) -> dict[QueueKey, JsonObject]:
+    def objects(self) -> dict[ObjectKey, JsonObject]:
         """The objects by (kind, namespace, name): a copy, because Kopf's thread writes at any time."""
-        with self._store._lock:
-            return dict(self._store.objects)
+        return self._store.copy()
 
-    def in_force(self) -> dict[QueueKey, JsonObject]:
+    def in_force(self) -> dict[ObjectKey, JsonObject]:
         """Return a copy of the objects as the rounds should see them: an edit of a queue that is edited too often waits."""
         now = time.monotonic()
         objects, due = self._store.in_force(now)
@@ -186,7 +93,7 @@ class QueueWatch:
             self._loop.call_later(due - now, self._on_change)
         return objects
 
-    def stored(self, key: QueueKey) -> JsonObject | None:
+    def stored(self, key: ObjectKey) -> JsonObject | None:
         """Return the known version of one object, or None if there is none."""
         return self._store.objects.get(key)
 
@@ -268,7 +175,7 @@ class QueueWatch:
             items.extend(page.get("items") or ())
             token = page.get("metadata", {}).get("continue") or ""
             if not token:
-                return items, _version(page)
+                return items, version_of(page)
 
     async def _relist_forever(self) -> None:
         while True:
@@ -388,26 +295,3 @@ def _settings() -> kopf.OperatorSettings:
     settings.networking.request_timeout = 30
     settings.networking.error_backoffs = EndlessBackoffs()
     return settings
-
-
-def _key(kind: str, obj: JsonObject) -> QueueKey:
-    metadata = obj.get("metadata") or {}
-    return kind, str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
-
-
-def _version(obj: JsonObject) -> int | None:
-    """Return resourceVersion as a number, or None if it is not one, which its contract allows."""
-    text = str((obj.get("metadata") or {}).get("resourceVersion") or "")
-    return int(text) if text.isdecimal() else None
-
-
-def _newer(version: int | None, known: JsonObject, *, or_same: bool = False) -> bool:
-    """Return False only if both versions are numbers and the first is older or, without `or_same`, equal."""
-    known_version = _version(known)
-    if version is None or known_version is None:
-        return True
-    return version >= known_version if or_same else version > known_version
-
-
-def _at_most(version: int | None, limit: int | None) -> bool:
-    return version is None or limit is None or version <= limit
