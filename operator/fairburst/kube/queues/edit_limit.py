@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass
 
 from fairburst.kube.api.client import JsonObject
 from fairburst.kube.queues.queue_set import ObjectKey
@@ -20,28 +19,6 @@ logger = logging.getLogger(__name__)
 
 EDITS_AT_ONCE = 10
 EDIT_SECONDS = 10.0
-
-
-@dataclass(slots=True)
-class _Budget:
-    """The edits that one queue has left, as of a monotonic time."""
-
-    edits: float
-    as_of: float
-
-    def take(self, now: float) -> bool:
-        """Use one edit; return False if there is none."""
-        self.edits = min(float(EDITS_AT_ONCE), self.edits + max(0.0, now - self.as_of) / EDIT_SECONDS)
-        self.as_of = now
-        if self.edits < 1.0 - 1e-6:
-            return False
-        self.edits -= 1.0
-        return True
-
-    @property
-    def next(self) -> float:
-        """The time at which there is an edit again."""
-        return self.as_of + max(0.0, 1.0 - self.edits) * EDIT_SECONDS
 
 
 class EditLimit:
@@ -54,18 +31,19 @@ class EditLimit:
 
     def __init__(self) -> None:
         self.in_force: dict[ObjectKey, JsonObject] = {}
-        self._budgets: dict[ObjectKey, _Budget] = {}
+        # The time at which a queue has all of its edits again: the whole state of its token bucket, as in api.client.RateLimiter.
+        self._full_at: dict[ObjectKey, float] = {}
         self._held: dict[ObjectKey, JsonObject] = {}  # the newest object of each queue whose edit waits
 
     def put(self, key: ObjectKey, obj: JsonObject, now: float) -> None:
         """Take over a new or changed object."""
         before = self.in_force.get(key)
-        if before is None or not _is_edit(before, obj) or self._budgets.setdefault(key, _Budget(EDITS_AT_ONCE, now)).take(now):
+        if before is None or not _is_edit(before, obj) or self._take(key, now):
             self.in_force[key] = obj
             self._held.pop(key, None)
             return
         if key not in self._held:
-            queue, again = f"{key[1]}/{key[2]}", self._budgets[key].next - now
+            queue, again = f"{key[1]}/{key[2]}", self._next(key) - now
             event(logger, logging.WARNING, "a queue is edited too often: its former spec counts for now", queue=queue, seconds=again)
         if self._held.get(key) is not obj:
             self._held[key] = obj
@@ -73,14 +51,26 @@ class EditLimit:
 
     def remove(self, key: ObjectKey) -> None:
         """Forget a deleted object."""
-        for remembered in (self.in_force, self._budgets, self._held):
+        for remembered in (self.in_force, self._full_at, self._held):
             remembered.pop(key, None)
 
     def release(self, now: float) -> float:
         """Let edits take effect that have waited long enough; return when the next one does, infinite without one."""
         for key, obj in list(self._held.items()):
             self.put(key, obj, now)
-        return min((self._budgets[key].next for key in self._held), default=math.inf)
+        return min(map(self._next, self._held), default=math.inf)
+
+    def _take(self, key: ObjectKey, now: float) -> bool:
+        """Use one edit of the queue; return False if it has none."""
+        full_at = max(self._full_at.get(key, now), now)
+        if full_at - now > (EDITS_AT_ONCE - 1) * EDIT_SECONDS + 1e-6:
+            return False
+        self._full_at[key] = full_at + EDIT_SECONDS
+        return True
+
+    def _next(self, key: ObjectKey) -> float:
+        """Return when the queue has an edit again."""
+        return self._full_at[key] - (EDITS_AT_ONCE - 1) * EDIT_SECONDS
 
 
 def _is_edit(before: JsonObject, obj: JsonObject) -> bool:
