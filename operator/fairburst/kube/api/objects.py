@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from fairburst.kube.names import PRIORITY_CLASS_PREFIX
+
 # Quantities are strings, but the API also accepts bare numbers, and some controllers write them.
 Quantity = str | int | float
 ResourceList = dict[str, Quantity]
@@ -187,11 +189,14 @@ class Pod(Object):
 
     @property
     def unmanaged(self) -> bool:
-        """Whether this is a system pod (any namespace): it uses capacity but belongs to no queue."""
+        """Whether this is a system pod (any namespace): it uses capacity but belongs to no queue.
+
+        A pod with a class of ours belongs to a queue, whatever owner it has come to name: a class never changes.
+        """
         if self.spec.priority_class_name.startswith(UNMANAGED_PRIORITY_PREFIX):
             return True
         owner = controller_of(self.metadata)
-        return owner is not None and owner.kind == "DaemonSet"
+        return owner is not None and owner.kind == "DaemonSet" and not self.spec.priority_class_name.startswith(PRIORITY_CLASS_PREFIX)
 
 
 class Taint(Struct):

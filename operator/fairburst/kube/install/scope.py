@@ -34,9 +34,9 @@ def denying(name: str, policy: str, **scope: Manifest) -> Manifest:
     return {"apiVersion": POLICY_API, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": spec}
 
 
-def owned_by(kind: str) -> str:
-    """Return CEL for whether the object names a controller of this kind as its owner."""
+def owned_by(kind: str, subject: str = "object") -> str:
+    """Return CEL for whether the object, or `subject`, names a controller of this kind as its owner."""
     return (
-        f"has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(one, one.kind == '{kind}' && "
+        f"has({subject}.metadata.ownerReferences) && {subject}.metadata.ownerReferences.exists(one, one.kind == '{kind}' && "
         "has(one.controller) && one.controller)"
     )

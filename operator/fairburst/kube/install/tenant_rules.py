@@ -117,7 +117,11 @@ def _pods(config: Config) -> _Guard:
         "object.spec.?nodeName.orValue('') != ''",
         f"object.{size}.hasValue() && !({_CONTROL_PLANE})",
     )
-    changed = f"object.{size} != oldObject.{size}", f"oldObject.{gates} && !object.{gates}"
+    changed = (
+        f"object.{size} != oldObject.{size}",
+        f"oldObject.{gates} && !object.{gates}",
+        f"{owned_by('DaemonSet')} && !({owned_by('DaemonSet', 'oldObject')})",
+    )
     # Any other pod keeps all rules. The API server evaluates each rule and each message for every pod that fulfils the condition.
     concerned = f"request.operation == 'CREATE' ? {_any(created)} : {_any(changed)}"
     rules = (
@@ -132,9 +136,10 @@ def _pods(config: Config) -> _Guard:
             "': such pods belong to no queue. Leave it out'",
         ),
         _Rule(
-            "!variables.created || !variables.daemon || variables.controlPlane || variables.operates",
-            "'metadata.ownerReferences: expected a DaemonSet only on pods that its controller creates, found one on a pod created by ' + "
-            "request.userInfo.username",
+            f"!variables.daemon || !variables.created && {owned_by('DaemonSet', 'oldObject')} || variables.controlPlane || "
+            "variables.operates",
+            "'metadata.ownerReferences: expected a DaemonSet only on pods that its controller creates, found one on a pod ' + "
+            "(variables.created ? 'created' : 'changed') + ' by ' + request.userInfo.username",
         ),
         _Rule(  # such a pod bypasses the scheduler and can have no gate
             "!variables.created || object.spec.?nodeName.orValue('') == '' || variables.daemon || variables.onNode || variables.operates",
