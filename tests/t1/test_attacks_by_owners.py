@@ -13,7 +13,7 @@ import pytest
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.waiting import until
-from tests.support.attacks import PATIENCE_SECONDS, Arena, Tenant, bursty, job, pod
+from tests.support.attacks import Arena, Tenant, bursty, job, pod
 from tests.support.live_cluster import refusal
 from tests.support.tenants import owner
 
@@ -58,12 +58,13 @@ def test_pods_that_a_daemon_set_has_adopted_are_charged_to_their_queue(arena: Ar
     """The DaemonSet controller adopts pods that its selector matches; the administrator stands for it."""
     cheat, hard = arena.tenant(enforcement=mode), arena.tenant("LatencyQueue", **bursty(6))
     assert arena.status(hard.name)["class"] == "Hard"
-    cheat.create(*(pod(f"own-{number}") for number in range(4)))
+    for number in range(4):
+        until(lambda name=f"own-{number}": not refusal(lambda: cheat.create(pod(name))), 30, "the quota to admit a pod")  # type: ignore[misc]
     arena.wait_running(cheat.name, 4, "its pods")
     for name in arena.running(cheat.name):
         assert disown(lambda *words: arena.admin(*words, "-n", cheat.name), name) == ""
     arena.rounds(3)
-    until(lambda: arena.status(cheat.name)["usage"]["cpu"] == "4", PATIENCE_SECONDS, "the status to say what it holds")
+    until(lambda: arena.status(cheat.name)["usage"]["cpu"] == "4", 30, "the status to say what it holds")
     assert arena.status(hard.name)["class"] == "Hard"
     hard.create(job("burst", 6))
     arena.wait_running(hard.name, 6, "the whole burst")
