@@ -62,6 +62,11 @@ ATTACKS: list[Any] = [
         id="a pod that says it is a DaemonSet's",
     ),
     pytest.param(
+        lambda s: s.team.patch("pod", "waiting", BATCH, {"metadata": {"ownerReferences": [owner("DaemonSet", "example.com/v1")]}}),
+        "expected a DaemonSet only on pods that its controller creates, found one on a pod changed by system:serviceaccount:others:team",
+        id="a pod that becomes a DaemonSet's",
+    ),
+    pytest.param(
         lambda s: s.team.create(pod(ownerReferences=[owner("Job", "batch/v1")], labels={SIZE_LABEL: "small"}), BATCH),
         f"expected no {SIZE_LABEL}",
         id="a pod that says it is a small Job's",
