@@ -127,6 +127,11 @@ class TestBadInput:
         assert "the API server does not answer" in said[0]
         assert "check the kubeconfig, --context and the network" in said[0]
 
+    def test_a_folder_is_no_kubeconfig(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        for option in ("--kubeconfig", "--config"):
+            assert main(["status", option, str(tmp_path)]) == WRONG_ARGUMENTS
+            assert f"expected a readable file, found the folder {tmp_path}" in capsys.readouterr().err
+
     @pytest.mark.parametrize("command", [["get"], ["explain", "lq"]], ids=lambda command: command[0])
     def test_no_definitions(self, bare: Served, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
         assert main([*command, *bare.arguments]) == NO_CLUSTER
@@ -436,6 +441,19 @@ def test_a_job_is_explained_by_the_operators_last_event_and_not_by_former_ones()
     told.append(("Suspended", "Job suspended"))  # by the Job controller
     events = [{"reason": reason, "message": text, "lastTimestamp": f"2026-01-01T00:00:0{text[-1]}Z"} for reason, text in told]
     assert job_findings(HELD, events)[1:] == ["Event LargerThanLevel: at 3"]
+
+
+@pytest.mark.parametrize(
+    ("told", "want"),
+    [
+        pytest.param([("LargerThanNodes", "at 1"), ("StartForecast", "at 2")], ["LargerThanNodes: at 1", "StartForecast: at 2"], id="both"),
+        pytest.param([("StartForecast", "at 1"), ("WaitsForFairShare", "at 2")], ["WaitsForFairShare: at 2"], id="a later cause"),
+        pytest.param([("LargerThanNodes", "at 1"), ("WaitsForFairShare", "at 2")], ["WaitsForFairShare: at 2"], id="a larger node came"),
+    ],
+)
+def test_a_forecast_does_not_hide_the_cause_of_the_wait(told: list[tuple[str, str]], want: list[str]) -> None:
+    events = [{"reason": reason, "message": text, "lastTimestamp": f"2026-01-01T00:00:0{text[-1]}Z"} for reason, text in told]
+    assert job_findings(HELD, events)[1:] == [f"Event {one}" for one in want]
 
 
 HELD = {"spec": {"suspend": True}, "metadata": {"annotations": {HELD_ANNOTATION: "true"}}}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from fairburst.cli.arguments import config_of, namespace_name, readable
+from fairburst.cli.arguments import config_of, namespace_name, readable_file
 from fairburst.cli.errors import NO_CLUSTER, WRONG_ARGUMENTS, CommandError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ CLUSTER = "Cluster"  # the panel of the options below
 INSTALL = "install it with `helm install fairburst charts/fairburst -n fairburst-system --create-namespace`"
 Kubeconfig = Annotated[
     Path | None,
-    typer.Option("--kubeconfig", metavar="FILE", callback=readable, rich_help_panel=CLUSTER, help="Instead of $KUBECONFIG."),
+    typer.Option("--kubeconfig", metavar="FILE", callback=readable_file, rich_help_panel=CLUSTER, help="Instead of $KUBECONFIG."),
 ]
 Context = Annotated[
     str | None,
@@ -41,7 +41,7 @@ Namespace = Annotated[
 OperatorConfig = Annotated[
     Path | None,
     typer.Option(
-        "--config", metavar="FILE", callback=readable, rich_help_panel=CLUSTER,
+        "--config", metavar="FILE", callback=readable_file, rich_help_panel=CLUSTER,
         help="The operator's configuration; without it, that of the installed operator.",
     ),
 ]  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fairburst.kube.names import GATE, HELD_ANNOTATION, OUR_QUOTAS
-from fairburst.kube.rounds.work_events import LARGER_THAN_LEVEL
+from fairburst.kube.rounds.work_events import LARGER_THAN_LEVEL, LARGER_THAN_NODES
 from fairburst.kube.views.explanation import CAUSES
 from fairburst.kube.views.forecast_view import START_FORECAST
 
@@ -18,7 +18,7 @@ EVENTS_SHOWN = 3
 SUSPENDED = "Job suspended"  # the Job controller's Event says no more than the Job's own field
 _EXCEEDED = re.compile(r"exceeded quota: (?P<quota>[^,\s]+)")
 _EXPLAINING = frozenset({"FailedCreate", "FailedScheduling", "Preempted", "Evicted", "TaintManagerEviction"})
-_OURS = frozenset({*CAUSES, LARGER_THAN_LEVEL, START_FORECAST})  # each tells the cause of its time: only the last holds
+_OURS = frozenset({*CAUSES, LARGER_THAN_LEVEL, LARGER_THAN_NODES})  # each tells the cause of its time: only the last holds
 
 
 async def read_work(client: ApiClient, kind: str, namespace: str, name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -93,10 +93,15 @@ def _in_order(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _explanations(events: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the last event of each kind that explains why work waits or was evicted, and the operator's last one."""
+    """Return the last event of each kind that explains why work waits or was evicted.
+
+    Of the operator's it is the last cause, and the forecast that came after it: an Event of a cause has a forecast of its own.
+    """
     last: dict[Any, str] = {}
     for one in _in_order(events):
         reason = one.get("reason")
-        if (reason in _EXPLAINING or reason in _OURS) and one.get("message") != SUSPENDED:
+        if reason in _OURS and one.get("message") != SUSPENDED:
+            last.pop(START_FORECAST, None)
+        if (reason in _EXPLAINING or reason in _OURS or reason == START_FORECAST) and one.get("message") != SUSPENDED:
             last["ours" if reason in _OURS else reason] = f"Event {reason}: {' '.join(str(one.get('message')).split())}"
     return list(last.values())[-EVENTS_SHOWN:]
