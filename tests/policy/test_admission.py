@@ -94,6 +94,7 @@ def test_a_burst_of_an_unknown_resource_is_rejected_by_name(spec: QueueSpec, wan
     result, _ = settle((spec,), [10.0, 0.0])
     assert result.classes == (None,)
     assert result.decisions[0].admission.reason == want_reason
+    assert "add nodes that" in result.decisions[0].admission.message
 
 
 @pytest.mark.parametrize("names", [("tpu", "fpga"), ("fpga", "tpu")])

@@ -195,7 +195,8 @@ def _unknown_resource(view: Round, declared: Declared, at: int, granted: Guarant
     """Return a sentence if the queue names a resource that the pool does not have."""
     counted = ", ".join(view.snapshot.resources)
     if at in declared.unknown:
-        return f"The burst needs {declared.unknown[at]}, which this pool doesn't count; it counts {counted}."
+        found = f"The burst needs {declared.unknown[at]}, which this pool doesn't count; it counts {counted}."
+        return f"{found} Leave it out, or add nodes that offer it."
     missing = (view.snapshot.committed_capacity <= 0) & (declared.worst[at] > 0)
     if granted is None and missing.any():
         name = view.snapshot.resources[int(np.argmax(missing))]
