@@ -51,6 +51,18 @@ def test_a_suspended_queue_has_nothing() -> None:
     assert allocation([0, 10, 100], queues=held) == [0, 10, 0]
 
 
+def test_a_limit_holds_for_it() -> None:
+    limited = (*QUEUES[:2], throughput("t1", 2.0, cpu=7.0))
+    assert allocation([0, 10, 100], queues=limited) == pytest.approx([0, 10, 7])
+
+
+def test_a_limit_scales_the_mix_down_as_a_whole() -> None:
+    queues = (latency("l", 0.0, [50.0], 100, Sporadic(100)), throughput("t0", 1.0), throughput("t1", 2.0, cpu=8.0))
+    result, _ = decide(snapshot(queues, [100.0, 400.0], [[0, 0], [10, 10], [40, 80]]), Memory(), PolicyConfig(), 0.0)
+    assert result.classes[2] is None
+    assert result.allocation[2].tolist() == [8.0, 16.0]
+
+
 def test_the_words_say_that_it_is_spare() -> None:
     given = snapshot(QUEUES, [100.0], [0, 0, 30, 0, 0])
     result, _ = decide(given, Memory(), PolicyConfig(), 0.0)

@@ -57,6 +57,19 @@ class TestOneQueueAlone:
         value = of_pods([100, 100], [[0, 0]], [(0, [10, 1], 10), (0, [1, 39], 10)], in_order=True, cpu=50)
         assert round_of(value).allocation[0, 0] <= 50
 
+    def test_a_limit_leaves_room_for_pods_of_another_mix(self) -> None:
+        """The mix of all that waits has little memory below the limit of 10 cpu; the next pods need more of it."""
+        value = of_pods([64, 8], [[3, 3]], [(0, [3, 1], 3), (0, [1, 0], 100)], in_order=True, cpu=10)
+        assert (round_of(value).allocation >= [[9, 5]]).all()
+
+
+class TestCapacity:
+    def test_a_large_pod_that_lacks_a_few_bytes_is_not_lent(self) -> None:
+        """20 pods of 3.4 GB fit an empty cluster. Others use 1,500 bytes, less than a millionth of such a pod, so that 19 fit."""
+        pod, total = 3_435_973_836.0, 68_719_476_736.0
+        value = of_pods([100, total], [[1, total - 20 * pod + 1500], [0, 0]], [(1, [1, pod], 40)])
+        assert (round_of(value).allocation.sum(axis=0) <= [100, total * (1 + 1e-9)]).all()
+
 
 class TestWhatRunsBeyondItsAllocation:
     """A level that did not cover what it lets run would fall when all places are taken, and rise with every pod that ends: a quota write

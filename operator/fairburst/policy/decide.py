@@ -25,8 +25,8 @@ from fairburst.policy.drf import (
     put_rows,
     row_any_above,
     row_any_short,
-    row_minimum,
     take_rows,
+    within_limit,
 )
 from fairburst.policy.explain import AdmissionDecisions, QueueDecisions, Round
 from fairburst.policy.holding import Limits, holds, lead_times, limit_growth
@@ -230,11 +230,7 @@ def _wanted(columns: Columns, snapshot: ClusterSnapshot) -> FloatArray:
     if not admitted.all():
         wanted = wanted * admitted[:, None]
     limit = columns.declared.limit
-    if limit is not None:
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            multiple = row_minimum(np.where(wanted > limit, limit / wanted, 1.0))
-        wanted = wanted * multiple[:, None]
-    return wanted
+    return wanted if limit is None else within_limit(wanted, limit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from fairburst.policy.lending import Lender
 from fairburst.policy.model import ClusterSnapshot, PolicyConfig
 from fairburst.policy.rounding import Rounding, Turns
 from fairburst.policy.starts import Starts
-from fairburst.policy.table import ELASTIC, NO_WINDOW, Columns
+from fairburst.policy.table import ELASTIC, NO_WINDOW, NOT_ADMITTED, Columns
 
 
 def divide_into_pods(
@@ -38,8 +38,8 @@ def divide_into_pods(
     making_room = None if starts is None else starts.making_room(allocation, total, snapshot.usage, yields)
     if lends and not _starts_whole(snapshot, config):
         lender = Lender(
-            inputs.wanted, snapshot.usage, snapshot.unit, inputs.weight, snapshot.live_capacity, columns.declared.limit,
-            snapshot.waiting, ~inputs.elastic, ~columns.declared.latency, turns.owed,
+            _demand(columns, snapshot, inputs), snapshot.usage, snapshot.unit, inputs.weight, snapshot.live_capacity,
+            columns.declared.limit, snapshot.waiting, ~inputs.elastic, ~columns.declared.latency, turns.owed,
         )  # fmt: skip
         lent = lender.lend(allocation)
         if lent is not allocation:
@@ -53,6 +53,14 @@ def divide_into_pods(
         config.batch_memory_seconds, now,
     )  # fmt: skip
     return give_leftover(columns, snapshot, allocation) if lends else allocation, guaranteed, making_room
+
+
+def _demand(columns: Columns, snapshot: ClusterSnapshot, inputs: AllocationInput) -> FloatArray:
+    """(N, K) demand of admitted queues. A limit that scales a whole mix down leaves room for single pods of another mix."""
+    if columns.declared.limit is None:
+        return inputs.wanted
+    admitted: FloatArray = snapshot.demand * (columns.guarantee != NOT_ADMITTED)[:, None]
+    return admitted
 
 
 def _starts_whole(snapshot: ClusterSnapshot, config: PolicyConfig) -> bool:

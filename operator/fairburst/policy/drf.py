@@ -97,6 +97,13 @@ def row_minimum(matrix: FloatArray) -> FloatArray:
     return result
 
 
+def within_limit(wanted: FloatArray, limit: FloatArray) -> FloatArray:
+    """`wanted` (N, K) with each row scaled down as a whole to its `limit` (N, K)."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        multiple = row_minimum(np.where(wanted > limit, limit / wanted, 1.0))
+    return wanted * multiple[:, None]
+
+
 def column_sum(matrix: FloatArray) -> FloatArray:
     """(K,) sum over the rows."""
     total: FloatArray = matrix.sum(axis=0)

@@ -11,7 +11,17 @@ import heapq
 import numpy as np
 
 from fairburst.policy.arrays import BoolArray, FloatArray
-from fairburst.policy.drf import column_sum, dominant_share, fill, put_rows, row_any_above, row_any_short, take_rows
+from fairburst.policy.drf import (
+    by_resource,
+    column_sum,
+    dominant_share,
+    fill,
+    put_rows,
+    row_any_above,
+    row_any_short,
+    take_rows,
+    within_limit,
+)
 from fairburst.policy.model import ClusterSnapshot
 from fairburst.policy.table import NOT_ADMITTED, Columns
 from fairburst.policy.tolerance import SMALLEST, TOLERANCE, slack_of
@@ -31,6 +41,8 @@ def give_leftover(columns: Columns, snapshot: ClusterSnapshot, allocation: Float
         return allocation
     idle, weight = np.maximum(idle, 0.0), columns.declared.weight[rows]
     wanted, unit = take_rows(snapshot.demand, rows), take_rows(snapshot.unit, rows)
+    if columns.declared.limit is not None:
+        wanted = by_resource(within_limit(wanted, columns.declared.limit[rows]))
     given = wanted * fill(wanted, np.full(rows.size, np.inf), weight, capacity, idle)[:, None]
     given = _whole_pods(given, wanted, unit)
     _add_pods(given, wanted, unit, weight, capacity, idle - column_sum(given))

@@ -23,7 +23,7 @@ import numpy as np
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.drf import column_sum, put_rows, row_any, row_any_short, take_rows
 from fairburst.policy.model import WaitingPods
-from fairburst.policy.tolerance import SMALLEST, slack_of
+from fairburst.policy.tolerance import SMALLEST, TOLERANCE, slack_of
 
 _NEARLY = 1e-6  # of a pod: sums of amounts in bytes are not exact
 
@@ -148,7 +148,7 @@ class Lender:
         rows, its_lines = lines.rows[positions], np.flatnonzero(np.isin(lines.position, positions))
         requests, counts = lines.request[its_lines].tolist(), lines.left[its_lines].tolist()
         ends = np.cumsum(np.diff(lines.start, append=len(lines.left))[positions]).tolist()
-        limits = [None] * rows.size if self.limit is None else self.limit[rows].tolist()
+        limits = [None] * rows.size if self.limit is None else (self.limit[rows] * (1.0 + TOLERANCE)).tolist()
         borrowers = [
             _Borrower(row, weight, owed, used, its_own, limit, lines.in_order, requests[start:end], counts[start:end])
             for row, weight, owed, used, its_own, limit, start, end in zip(
@@ -156,7 +156,7 @@ class Lender:
                 limits, [0, *ends[:-1]], ends, strict=True,
             )
         ]  # fmt: skip
-        lend_in_turn(borrowers, pool.tolist(), self.capacity.tolist())
+        lend_in_turn(borrowers, (pool + slack_of(self.capacity)).tolist(), self.capacity.tolist())
         pairs = zip(positions.tolist(), borrowers, strict=True)
         return {position: borrower.used for position, borrower in pairs if borrower.borrowed}
 
@@ -330,10 +330,9 @@ class _Borrower:
                 room = pool[column] + self.own[column]
                 if self.limit is not None:
                     room = min(room, self.limit[column] - self.used[column])
-                pods = room / need + _NEARLY
-                if pods < 1.0:
+                if room < need:
                     return 0
-                least = min(least, pods)
+                least = min(least, room / need)
         return least if math.isinf(least) else math.floor(least)
 
     def pods_until(self, share: float, capacity: Sequence[float]) -> float:
