@@ -106,7 +106,7 @@ def _adjustment(
             lambda: (work.small.requests, work.large.requests),
         )  # fmt: skip
         adjustment = adjust_reserve(ratio, balance, config.min_reserve)
-    if work.oldest_large is None or not work.has_waited(config, now) or not (levels.pool > 0).any():
+    if not work.has_waited(config, now) or not (levels.pool > 0).any():
         return adjustment
     job, request = work.oldest_large
     ratio = cap_for_waiting(adjustment.reserve_ratio, request, levels.pool)

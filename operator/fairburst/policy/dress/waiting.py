@@ -78,7 +78,7 @@ class Work:
     """The sorted jobs of a round.
 
     small_demand: (N, K) total demand of small jobs.
-    oldest_large: the first large job without running tasks, and its request.
+    unstarted: the places of large jobs without running tasks.
     small_used: (K,).
     counts: numbers of small and large jobs.
     """
@@ -86,7 +86,7 @@ class Work:
     small_demand: FloatArray
     small: Waiting
     large: Waiting
-    oldest_large: tuple[Job, FloatArray] | None
+    unstarted: IntArray
     never_fits: tuple[NeverFits, ...]
     counts: tuple[int, int]
     small_used: FloatArray
@@ -94,7 +94,18 @@ class Work:
     @property
     def waiting_since(self) -> float | None:
         """When the oldest large job without running tasks was submitted."""
-        return None if self.oldest_large is None else self.oldest_large[0].submitted
+        return float(self.large.listed.submitted[self.unstarted].min()) if self.unstarted.size else None
+
+    @property
+    def oldest_large(self) -> tuple[Job, FloatArray]:
+        """That job, the first by name of several, and its missing amounts. Few rounds read it: thousands may come in one second.
+
+        Raises ValueError if there is none.
+        """
+        listed = self.large.listed
+        first = self.unstarted[listed.submitted[self.unstarted] == self.waiting_since].tolist()
+        at = min(first, key=lambda place: listed[place].name)
+        return listed[at], self.large.missing[at]
 
     def has_waited(self, config: DressConfig, now: float) -> bool:
         """Return whether the oldest large job has reached its maximum wait."""
@@ -123,13 +134,12 @@ def sort_out(levels: Levels, jobs: JobsPart, config: DressConfig) -> Work:
     small_demand = np.zeros_like(levels.level)
     np.add.at(small_demand, rows[small], np.maximum(wanted, held)[small])
     size = _sizes(request, levels.pool) if config.smallest_first else None
-    oldest = _oldest(listed, np.flatnonzero(waits & ~small & ~is_running))
     never = sorted((_never_fits(listed[at], levels) for at in np.flatnonzero(too_large).tolist()), key=lambda item: (item.queue, item.job))
     return Work(
         np.minimum(small_demand, levels.demand),
         Waiting(listed, np.flatnonzero(waits & small), missing, size),
         Waiting(listed, np.flatnonzero(waits & ~small), missing, size),
-        None if oldest is None else (listed[oldest], missing[oldest]),
+        np.flatnonzero(waits & ~small & ~is_running),
         tuple(never),
         (int(listed.stands_for[small].sum()), int(listed.stands_for[~small].sum())),
         held[small].sum(axis=0),
@@ -152,16 +162,6 @@ def _sizes(request: FloatArray, pool: FloatArray) -> FloatArray:
     """Return (n,) dominant shares of the pool."""
     share: FloatArray = np.divide(request, pool, out=np.zeros_like(request), where=pool > 0).max(axis=1, initial=0.0)
     return share
-
-
-def _oldest(jobs: JobColumns, places: IntArray) -> int | None:
-    """Return the place of the job that was submitted first, the first by name of several; None if there are no places."""
-    if not places.size:
-        return None
-    submitted = jobs.submitted[places]
-    first: list[int] = places[submitted == submitted.min()].tolist()
-    names = [jobs.jobs[at].name for at in first]
-    return first[names.index(min(names))]
 
 
 def _never_fits(job: Job, levels: Levels) -> NeverFits:
