@@ -91,7 +91,7 @@ class StatusRounds:
         self._swept = 0.0
         self._turn = 0
         self._patient: BoolArray = np.zeros(0, dtype=np.bool_)  # (N,) queues whose figures may be late
-        self._drifted: BoolArray = np.zeros(0, dtype=np.bool_)  # (N,) those among them with new figures
+        self._drifted: BoolArray = np.zeros(0, dtype=np.bool_)  # (N,) queues with new figures that may be late
         self._shown_at = np.zeros(0)  # (N,)
         self.planner = StatusPlanner(config.rounds.status_interval_seconds, contained=contained)
 
@@ -246,7 +246,7 @@ class StatusRounds:
         if columns is not None:
             now |= {name: getattr(columns, name) for name in _REMEMBERED}
             now["room"] = self._room_is_free(round_, columns.declared.highest_rate)
-            changed |= (columns.guarantee >= SOFT) & self._pace_changed(round_)
+            self._drifted |= (columns.guarantee >= SOFT) & self._pace_changed(round_)  # moves Attainable, a forecast
             if columns.refused:
                 changed[list(columns.refused)] = True
         for name, array in now.items():
