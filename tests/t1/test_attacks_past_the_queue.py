@@ -11,14 +11,17 @@ from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.waiting import until
 from tests.support import work
-from tests.support.attacks import PATIENCE_SECONDS, Arena, Tenant, job, pod
+from tests.support.attacks import PATIENCE_SECONDS, Arena, Tenant, bursty, job, pod
 from tests.support.live_cluster import refusal
 from tests.support.queues import queue
+from tests.support.tenants import owner
 from tests.support.work import pod_spec
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 NODES, NODE_CPU = 2, 8
+# The garbage collector deletes pods of a DaemonSet that does not exist, unless it does not know the kind.
+DAEMON_SET = json.dumps({"metadata": {"ownerReferences": [owner("DaemonSet", "example.com/v1")]}})
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +57,11 @@ def requested(arena: Arena, tenant: Tenant) -> list[str]:
     return sorted(one["spec"]["containers"][0]["resources"]["requests"]["cpu"] for one in arena.items("pods", tenant.name))
 
 
+def disown(client: Tenant | Callable[..., str], name: str) -> str:
+    """Return the API server's words if it refuses the pod its new owner, else an empty text."""
+    return refusal(lambda: client("patch", "pod", name, "--type=merge", "-p", DAEMON_SET))
+
+
 def test_a_tenants_daemon_set_is_refused_and_an_administrators_is_not(arena: Arena) -> None:
     cheat = arena.tenant()
     template = {"metadata": {"labels": {"app": "agent"}}, "spec": pod_spec(restartPolicy="Always")}
@@ -65,6 +73,35 @@ def test_a_tenants_daemon_set_is_refused_and_an_administrators_is_not(arena: Are
     arena.admin("create", "-n", cheat.name, "-f", "-", body=body)
     until(lambda: len(arena.running(cheat.name)) == NODES, PATIENCE_SECONDS, "the administrator's agent on each node")
     arena.admin("delete", "daemonset", "agent", "-n", cheat.name)
+
+
+@pytest.mark.parametrize("mode", ["Quota", "Gate"])
+def test_a_pod_does_not_become_a_daemon_sets(arena: Arena, mode: str) -> None:
+    cheat = arena.tenant(enforcement=mode)
+    cheat.create(pod("own"))
+    arena.wait_running(cheat.name, 1, "a pod")
+    said = disown(cheat, "own")
+    assert "expected a DaemonSet only on pods that its controller creates, found one on a pod changed by system:serviceaccount" in said
+
+
+@pytest.mark.parametrize("mode", ["Quota", "Gate"])
+def test_pods_that_a_daemon_set_has_adopted_are_charged_to_their_queue(arena: Arena, mode: str) -> None:
+    """The DaemonSet controller adopts pods that its selector matches; the administrator stands for it.
+
+    Such pods belonged to no queue: theirs was charged nothing, and a hard queue lost its class and a part of its burst.
+    """
+    cheat, hard = arena.tenant(enforcement=mode), arena.tenant("LatencyQueue", **bursty(6))
+    assert arena.status(hard.name)["class"] == "Hard"
+    for number in range(4):
+        until(lambda name=f"own-{number}": not refusal(lambda: cheat.create(pod(name))), 30, "the quota to admit a pod")  # type: ignore[misc]
+    arena.wait_running(cheat.name, 4, "its pods")
+    for name in arena.running(cheat.name):
+        assert disown(lambda *words: arena.admin(*words, "-n", cheat.name), name) == ""
+    arena.rounds(3)
+    until(lambda: arena.status(cheat.name)["usage"]["cpu"] == "4", 30, "the status to say what it holds")
+    assert arena.status(hard.name)["class"] == "Hard"
+    hard.create(job("burst", 6))
+    arena.wait_running(hard.name, 6, "the whole burst")
 
 
 def test_a_pod_that_its_gate_has_let_go_does_not_grow(arena: Arena) -> None:
