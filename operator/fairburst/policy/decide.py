@@ -13,7 +13,7 @@ from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.bopf import AllocationInput, allocate
 from fairburst.policy.budget import Account, Current, has_budget
 from fairburst.policy.checks import check
-from fairburst.policy.division import divide_into_pods
+from fairburst.policy.division import admitted_demand, divide_into_pods
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.dress.round import dress_round
 from fairburst.policy.dress.values import DressResult
@@ -225,11 +225,7 @@ def _same_units(unit: FloatArray, former: FloatArray | None) -> bool:
 
 def _wanted(columns: Columns, snapshot: ClusterSnapshot) -> FloatArray:
     """(N, K) demand of admitted queues, scaled down as a whole to the queue's limit."""
-    wanted = snapshot.demand
-    admitted = columns.guarantee != NOT_ADMITTED
-    if not admitted.all():
-        wanted = wanted * admitted[:, None]
-    limit = columns.declared.limit
+    wanted, limit = admitted_demand(columns, snapshot), columns.declared.limit
     return wanted if limit is None else within_limit(wanted, limit)
 
 

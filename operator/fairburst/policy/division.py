@@ -37,8 +37,10 @@ def divide_into_pods(
     )  # fmt: skip
     making_room = None if starts is None else starts.making_room(allocation, total, snapshot.usage, yields)
     if lends and not _starts_whole(snapshot, config):
+        # a limit that scales a whole mix down leaves room for single pods of another mix
+        demand = inputs.wanted if columns.declared.limit is None else admitted_demand(columns, snapshot)
         lender = Lender(
-            _demand(columns, snapshot, inputs), snapshot.usage, snapshot.unit, inputs.weight, snapshot.live_capacity,
+            demand, snapshot.usage, snapshot.unit, inputs.weight, snapshot.live_capacity,
             columns.declared.limit, snapshot.waiting, ~inputs.elastic, ~columns.declared.latency, turns.owed,
         )  # fmt: skip
         lent = lender.lend(allocation)
@@ -55,12 +57,10 @@ def divide_into_pods(
     return give_leftover(columns, snapshot, allocation) if lends else allocation, guaranteed, making_room
 
 
-def _demand(columns: Columns, snapshot: ClusterSnapshot, inputs: AllocationInput) -> FloatArray:
-    """(N, K) demand of admitted queues. A limit that scales a whole mix down leaves room for single pods of another mix."""
-    if columns.declared.limit is None:
-        return inputs.wanted
-    admitted: FloatArray = snapshot.demand * (columns.guarantee != NOT_ADMITTED)[:, None]
-    return admitted
+def admitted_demand(columns: Columns, snapshot: ClusterSnapshot) -> FloatArray:
+    """(N, K) demand of admitted queues, before limits."""
+    admitted = columns.guarantee != NOT_ADMITTED
+    return snapshot.demand if admitted.all() else snapshot.demand * admitted[:, None]
 
 
 def _starts_whole(snapshot: ClusterSnapshot, config: PolicyConfig) -> bool:

@@ -73,7 +73,7 @@ class Waiting:
         return self.missing[self.order]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Work:
     """The sorted jobs of a round.
 
@@ -91,7 +91,7 @@ class Work:
     counts: tuple[int, int]
     small_used: FloatArray
 
-    @property
+    @cached_property
     def waiting_since(self) -> float | None:
         """When the oldest large job without running tasks was submitted."""
         return float(self.large.listed.submitted[self.unstarted].min()) if self.unstarted.size else None
