@@ -19,6 +19,7 @@ SUSPENDED = "Job suspended"  # the Job controller's Event says no more than the 
 _EXCEEDED = re.compile(r"exceeded quota: (?P<quota>[^,\s]+)")
 _EXPLAINING = frozenset({"FailedCreate", "FailedScheduling", "Preempted", "Evicted", "TaintManagerEviction"})
 _OURS = frozenset({*CAUSES, LARGER_THAN_LEVEL, LARGER_THAN_NODES})  # each tells the cause of its time: only the last holds
+_SHOWN = _EXPLAINING | _OURS | {START_FORECAST}
 
 
 async def read_work(client: ApiClient, kind: str, namespace: str, name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -100,8 +101,9 @@ def _explanations(events: Sequence[Mapping[str, Any]]) -> list[str]:
     last: dict[Any, str] = {}
     for one in _in_order(events):
         reason = one.get("reason")
-        if reason in _OURS and one.get("message") != SUSPENDED:
+        if reason not in _SHOWN or one.get("message") == SUSPENDED:
+            continue
+        if reason in _OURS:
             last.pop(START_FORECAST, None)
-        if (reason in _EXPLAINING or reason in _OURS or reason == START_FORECAST) and one.get("message") != SUSPENDED:
-            last["ours" if reason in _OURS else reason] = f"Event {reason}: {' '.join(str(one.get('message')).split())}"
+        last["ours" if reason in _OURS else reason] = f"Event {reason}: {' '.join(str(one.get('message')).split())}"
     return list(last.values())[-EVENTS_SHOWN:]
