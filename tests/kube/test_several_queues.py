@@ -35,6 +35,7 @@ def hard(world: World, name: str) -> float:
 
 
 def test_each_queue_of_a_namespace_has_a_quota_and_no_pod_counts_for_two(world: World) -> None:
+    world.round()
     assert world.scope("team", "fairburst") == ("NotIn", {"system-node-critical", "system-cluster-critical", NIGHTLY})
     assert world.scope("team", "fairburst-queue-1") == ("In", {NIGHTLY})
     assert {name for namespace, name in world.quotas if namespace == "rival"} == {"fairburst"}
@@ -135,14 +136,43 @@ def test_a_deleted_queues_pods_fall_to_the_default_queue_and_its_quota_goes(worl
     world.put(in_queue("nightly"))
     world.round()
     del world.queues[TQ, "team", "nightly"]
-    world.after(1.0)
-    plan = world.round()
+    for _ in range(2):
+        world.after(1.0)
+        plan = world.round()
     assert column(plan, "usage") == {"team/bursts": 1.0, "rival/batch": 0.0}
     assert {name for namespace, name in world.quotas if namespace == "team"} == {"fairburst"}
     assert world.scope("team", "fairburst")[1] == {"system-node-critical", "system-cluster-critical"}
     labels = world.namespaces["", "team"].metadata.labels or {}
     assert "fairburst.dev/queue-1" not in labels
     assert not labels["fairburst.dev/pod-priority"].endswith("-or-queue")
+
+
+def test_a_deleted_queues_quota_stays_until_the_namespace_quota_counts_its_pods(world: World) -> None:
+    """The namespace quota waits, because it was written a moment ago."""
+    world.put(in_queue("nightly"))
+    assert any(write.rescope for write in world.round().quota_writes)
+    del world.queues[TQ, "team", "nightly"]
+    world.after(0.1)
+    assert not world.round().quota_deletions
+    for _ in range(2):
+        assert world.scope("team", NIGHTLY) == ("In", {NIGHTLY})
+        world.after(1.0)
+        world.round()
+    assert {name for namespace, name in world.quotas if namespace == "team"} == {"fairburst"}
+
+
+def test_the_namespace_quota_counts_a_new_queues_pods_until_its_own_quota_is_enforced(world: World) -> None:
+    """Its first pods may come before its quota, and the write of its quota may fail."""
+    world.round()
+    world.queue(TQ, "team", "hourly", created="2026-01-01T00:01:00Z")
+    for _ in range(2):
+        world.after(1.0)
+        plan = world.plan()
+        assert [write.name for write in plan.quota_writes if write.create or write.rescope] == ["fairburst-queue-2"]
+    world.take(plan)
+    world.after(1.0)
+    assert [write.name for write in world.round().quota_writes if write.rescope] == ["fairburst"]
+    assert "fairburst-queue-2" in world.scope("team", "fairburst")[1]
 
 
 def test_a_new_queue_gets_no_lane_with_another_ones_pods(world: World) -> None:

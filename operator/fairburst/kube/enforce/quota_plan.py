@@ -101,6 +101,13 @@ def default_scope(lanes: Iterable[int]) -> Scope:
     return Scope("NotIn", (*SYSTEM_CLASSES, *(LANE_CLASSES[lane] for lane in sorted(lanes))))
 
 
+def leaves_to(quota: ResourceQuota | None, name: str) -> bool:
+    """Return whether this namespace quota leaves the pods of the quota `name` to that quota."""
+    terms = (quota.spec.scope_selector.match_expressions or ()) if quota is not None and quota.spec.scope_selector is not None else ()
+    left = {one for term in terms if term.operator == "NotIn" for one in term.values or ()}
+    return name in SCOPES and left.issuperset(SCOPES[name].classes)
+
+
 @dataclass(frozen=True, slots=True)
 class QuotaTarget:
     """The amounts that one quota (`name`) of a namespace should permit, by resource, in resource units.

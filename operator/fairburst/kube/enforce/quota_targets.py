@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from fairburst.kube.enforce.gate import ceiling
@@ -13,11 +13,18 @@ from fairburst.policy.model import ClusterSnapshot
 
 
 def namespace_quota_target(
-    item: ManagedNamespace, stored: Mapping[str, float], pods: int, resources: tuple[str, ...], *, opening: bool = False
+    item: ManagedNamespace,
+    stored: Mapping[str, float],
+    pods: int,
+    resources: tuple[str, ...],
+    lanes: Iterable[int] = (),
+    *,
+    opening: bool = False,
 ) -> QuotaTarget:
     """Return the level of a namespace, or of one of its several queues, as a quota.
 
-    `stored`: requests of the existing `pods`, by resource. `opening`: its burst just began.
+    `stored`: requests of the existing `pods`, by resource. `lanes`: those whose pods the namespace quota leaves out. `opening`: its burst
+    just began.
     """
     level = dict(zip(resources, item.level.tolist(), strict=True))
     entitled = {} if item.entitled is None or item.held_back else dict(zip(resources, item.entitled.tolist(), strict=True))
@@ -38,7 +45,7 @@ def namespace_quota_target(
         strict=item.bound_by_burst,
         pods=item.slots,
         counted_pods=pods,
-        scope=default_scope(item.lanes) if name == QUOTA_NAME else SCOPES[name],
+        scope=default_scope(lanes) if name == QUOTA_NAME else SCOPES[name],
     )
 
 

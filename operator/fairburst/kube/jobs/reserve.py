@@ -16,14 +16,14 @@ import numpy as np
 from fairburst.config import Config
 from fairburst.kube.api.objects import Pod
 from fairburst.kube.api.quota_objects import ResourceQuota
-from fairburst.kube.enforce.division import Division, leaves_out_small
+from fairburst.kube.enforce.division import Division
 from fairburst.kube.enforce.pod_priority import small_pod_priority
-from fairburst.kube.enforce.quota_plan import QuotaKey, pool_of
+from fairburst.kube.enforce.quota_plan import QuotaKey, leaves_to, pool_of
 from fairburst.kube.enforce.suspend import LevelParts
 from fairburst.kube.jobs.job_index import JobIndex
 from fairburst.kube.jobs.job_part import JobPartBuilder, NamespaceJobs, too_large
 from fairburst.kube.jobs.job_table import JobTable
-from fairburst.kube.names import OTHER_QUOTAS, QUOTA_NAME, SMALL_QUOTA
+from fairburst.kube.names import OTHER_QUOTAS, QUOTA_NAME
 from fairburst.kube.queues.objects import ThroughputQueue
 from fairburst.kube.queues.queue_set import QueueEntry, QueueSet
 from fairburst.kube.usage.demand import NamespaceDemand
@@ -252,10 +252,12 @@ def _small_level(result: RoundResult, row: int) -> FloatArray:
     return np.zeros(result.level.shape[1]) if result.small_level is None else result.small_level[row]
 
 
-def left_over(quotas: Mapping[QuotaKey, ResourceQuota], wanted: Collection[QuotaKey], pool: str) -> list[QuotaKey]:
-    """Return this pool's quotas, other than the namespace quota, that are not wanted, in order.
+def left_over(
+    quotas: Mapping[QuotaKey, ResourceQuota], keys: Collection[QuotaKey], wanted: Collection[QuotaKey], pool: str
+) -> list[QuotaKey]:
+    """Return those of `keys` that are quotas of this pool, other than the namespace quota, and not wanted, in order.
 
-    That of the small jobs stays until the namespace quota counts their pods.
+    Each stays until the namespace quota counts its pods.
     """
-    found = [key for key, quota in quotas.items() if key[1] in OTHER_QUOTAS and key not in wanted and pool_of(quota) == pool]
-    return sorted((space, name) for space, name in found if name != SMALL_QUOTA or not leaves_out_small(quotas.get((space, QUOTA_NAME))))
+    found = (key for key in keys if key[1] in OTHER_QUOTAS and key not in wanted and pool_of(quotas[key]) == pool)
+    return sorted((space, name) for space, name in found if not leaves_to(quotas.get((space, QUOTA_NAME)), name))

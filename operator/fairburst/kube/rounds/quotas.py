@@ -19,7 +19,7 @@ from fairburst.kube.enforce.size_note import size_note
 from fairburst.kube.enforce.slack import FIRST_PODS, STEERED_SECONDS, SlackControl
 from fairburst.kube.enforce.slack_use import use_of
 from fairburst.kube.jobs.reserve import Reserve, divides, left_over
-from fairburst.kube.names import OTHER_QUOTAS, QUOTA_NAME, SMALL_QUOTA
+from fairburst.kube.names import LANE_QUOTAS, OTHER_QUOTAS, QUOTA_NAME, SMALL_QUOTA
 from fairburst.kube.queues.spaces import namespace_of
 from fairburst.kube.rounds.cluster_state import Changes
 from fairburst.kube.rounds.decision_changes import Entitlement
@@ -98,11 +98,9 @@ class QuotaRounds:
             self._agenda.put(namespace, due)
         kept = round_.queue_set.left_as_is | {namespace_of(space) for space in self._contained.problems}
         wanted = {target.key for target in targets}
-        if round_.everything:
-            found = left_over(round_.view.quotas, wanted, self._pool)
-        else:
-            parts = {(namespace, name) for namespace in round_.touched for name in OTHER_QUOTAS} & round_.view.quotas.keys()
-            found = left_over({key: round_.view.quotas[key] for key in parts}, wanted, self._pool)
+        quotas = round_.view.quotas
+        parts = {(namespace, name) for namespace in round_.touched for name in OTHER_QUOTAS} & quotas.keys()
+        found = left_over(quotas, quotas.keys() if round_.everything else parts, wanted, self._pool)
         plan.quota_deletions = [key for key in found if key[0] not in kept]
         self._count(round_, managed)
         plan.quotas_out_of_sync = sum(self._out_of_sync.values())
@@ -126,7 +124,7 @@ class QuotaRounds:
         if quota is None and any(obstacle.blocks for obstacle in item.obstacles):
             return []
         namespace_quota = namespace_quota_target(
-            item, usage.stored, usage.pods, round_.snapshot.resources, opening=_has_just_opened(round_, item)
+            item, usage.stored, usage.pods, round_.snapshot.resources, _enforced_lanes(round_, item), opening=_has_just_opened(round_, item)
         )
         if item.mode.ceiling:
             present = amounts(quota.spec.hard) if quota is not None else {}
@@ -208,6 +206,12 @@ def _temporary(round_: RoundContext, item: ManagedNamespace, target: QuotaTarget
     if target.slack > FIRST_PODS and not target.exact:
         return Temporary(None, _quantities({name: amount + target.unit[name] for name, amount in target.level.items()}))
     return None
+
+
+def _enforced_lanes(round_: RoundContext, item: ManagedNamespace) -> list[int]:
+    """Return the lanes whose quotas are enforced. Until then the namespace quota counts their pods, so that none counts for no quota."""
+    quotas, namespace = round_.view.quotas, item.quota_key[0]
+    return [lane for lane in item.lanes if (own := quotas.get((namespace, LANE_QUOTAS[lane]))) is not None and own.status.hard]
 
 
 def _has_just_opened(round_: RoundContext, item: ManagedNamespace) -> bool:
