@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tests.simulation.api_server import ApiServer
 from tests.simulation.connection import Faults
+from tests.simulation.fault import Fault
+from tests.simulation.object_faults import ObjectFaults
 from tests.simulation.replica import Replica
 from tests.simulation.resources import NODES, PODS, QUOTAS
 from tests.simulation.scenario import Scenario
@@ -20,23 +22,6 @@ SILENCE_SECONDS = 75.0  # until a stalled watch is noticed: a bookmark comes eac
 Chosen = Callable[["FaultPlan"], list["Fault"]]
 
 
-@dataclass(frozen=True)
-class Fault:
-    """`begin` is called at `at`, and `end` after `seconds`. `felt`: the longest time for which its effects last, if longer."""
-
-    name: str
-    at: float
-    seconds: float
-    begin: Callable[[], Any]
-    end: Callable[[], Any] = lambda: None
-    felt: float = 0.0
-
-    @property
-    def over(self) -> float:
-        """The time from which on only the operator's recovery is left."""
-        return self.at + max(self.seconds, self.felt)
-
-
 class FaultPlan:
     """The faults of one run: drawn from the seed, or `chosen`."""
 
@@ -45,7 +30,7 @@ class FaultPlan:
     ) -> None:
         self._server, self._replicas, self._scenario, self._source = server, replicas, scenario, source
         self._tasks: set[asyncio.Task[None]] = set()
-        drawn = [self._draw() for _ in range(source.randint(3, 8))] if chosen is None else chosen(self)
+        drawn = [self._draw() for _ in range(source.randint(3, 8))] + self._of_objects() if chosen is None else chosen(self)
         self.faults = sorted(drawn, key=lambda fault: fault.at)
         self.over = max(fault.over for fault in self.faults)
 
@@ -59,6 +44,12 @@ class FaultPlan:
     def _draw(self) -> Fault:
         draw = self._source.choice(_KINDS)
         return draw(self, self._source.uniform(FIRST_SECONDS, LAST_SECONDS))
+
+    def _of_objects(self) -> list[Fault]:
+        """Draw faults of objects for most runs, from a source of their own: all other faults of a seed stay the same."""
+        own = random.Random(repr(self._source.getstate()))
+        faults = ObjectFaults(self._server, self._replicas, self._scenario, own)
+        return [faults.draw(own.uniform(FIRST_SECONDS, LAST_SECONDS)) for _ in range(own.choice((0, 1, 1, 2, 3)))]
 
     # On the way to the API server ------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
@@ -31,6 +32,7 @@ from tests.simulation.resources import (
     Object,
 )
 from tests.simulation.scenario import OWN_NAMESPACE, Tenant
+from tests.simulation.virtual_time import EPOCH
 
 SETTLED_SECONDS = 3.0  # a change this old must have reached every cache
 PROMISED = ("Hard", "Soft")
@@ -44,7 +46,7 @@ class Invariants:
         self.broken: list[str] = []
         self.rounds = self.writes = self.wrong_writes = 0
         self._server, self._replicas = server, replicas
-        self._tenants = {(tenant.namespace, tenant.queue): tenant for tenant in tenants}
+        self._tenants = tenants
         self._namespaces = {tenant.namespace for tenant in tenants}
         self._changed_at: dict[tuple[str, str, str], float] = {}
         self._rescoped_at: dict[str, float] = {}  # by namespace, when a quota last came, went or began to count other pods
@@ -76,6 +78,7 @@ class Invariants:
             self._pods_stay_counted(write.namespace, write.old)
         if write.collection in QUEUES and write.old is not None and write.new is not None:
             self._promise_kept(write.namespace, write.old, write.new)
+            self._counts_are_its_own(write.namespace, write.new)
             self._promises_fit()
 
     def _one_writer(self, write: Write) -> None:
@@ -108,7 +111,7 @@ class Invariants:
     def _promise_kept(self, namespace: str, old: Object, new: Object) -> None:
         """Check that a promise stays until its spec is edited, and that no count goes down: capacity never shrinks in these runs."""
         was, now = old.get("status") or {}, new.get("status") or {}
-        edited = self._tenants[namespace, new["metadata"]["name"]].edited
+        edited = any(one.edited for one in self._tenants if (one.namespace, one.queue) == (namespace, new["metadata"]["name"]))
         if not edited and was.get("class") in PROMISED and now.get("class") != was["class"]:
             self.note(f"a promise lost: {namespace} went from {was['class']} to {now.get('class')}")
         if not edited and was.get("promise") and was["promise"] != now.get("promise"):
@@ -118,6 +121,15 @@ class Invariants:
         for count in ("bursts", "met", "missed"):
             if (now.get("history") or {}).get(count, 0) < (was.get("history") or {}).get(count, 0):
                 self.note(f"accounting lost: history.{count} of {namespace} went down")
+
+    def _counts_are_its_own(self, namespace: str, queue: Object) -> None:
+        """Check that a queue has no more bursts than its life had room for: it begins without those of an earlier queue of its name."""
+        arrival = queue["spec"].get("arrival") or {}
+        seconds = arrival.get("periodic", {}).get("periodSeconds") or arrival.get("sporadic", {}).get("minInterarrivalSeconds")
+        bursts = ((queue.get("status") or {}).get("history") or {}).get("bursts", 0)
+        age = EPOCH + self._server.loop.now - datetime.fromisoformat(queue["metadata"]["creationTimestamp"]).timestamp()
+        if seconds and bursts > 2 + age / seconds:
+            self.note(f"{namespace} counts {bursts} bursts in {age:.0f} s, one may come in {seconds} s")
 
     def _promises_fit(self) -> None:
         """Check that the rates of all hard queues together fit the nodes."""

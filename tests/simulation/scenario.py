@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -43,7 +45,7 @@ class Tenant:
     @property
     def asks_for(self) -> str:
         """The label of its pods; empty for the default queue."""
-        return "" if self.queue == DEFAULT_QUEUE else self.queue
+        return self.queue if self.queue in FURTHER_QUEUES else ""
 
 
 @dataclass
@@ -72,14 +74,27 @@ class Scenario:
 
     def _divide(self, capacity: int) -> None:
         """Give a namespace of some clusters further queues, from a source of their own: all other clusters stay the same."""
-        before, own = self.source, random.Random(repr(self.source.getstate()))
+        own = random.Random(repr(self.source.getstate()))
         if own.random() < DIVIDED:
-            self.source, where = own, own.choice(self.tenants).namespace
+            where = own.choice(self.tenants).namespace
             for name in FURTHER_QUEUES[: own.randint(1, len(FURTHER_QUEUES))]:
-                tenant = self._throughput(where, capacity)
+                with self._drawing_from(own):
+                    tenant = self._throughput(where, capacity)
                 tenant.queue = name
                 self.tenants.append(tenant)
-            self.source = before
+
+    @contextlib.contextmanager
+    def _drawing_from(self, source: random.Random) -> Iterator[None]:
+        before, self.source = self.source, source
+        yield
+        self.source = before
+
+    def change_kind(self, tenant: Tenant, source: random.Random) -> None:
+        """Let a tenant have a queue of the other kind from its next creation on. Its work stays the same."""
+        draw = self._latency if tenant.collection == THROUGHPUT_QUEUES else self._throughput
+        with self._drawing_from(source):
+            other = draw(tenant.namespace, self.nodes * self.node_cpu)
+        tenant.collection, tenant.spec = other.collection, other.spec
 
     def _latency(self, namespace: str, capacity: int) -> Tenant:
         source = self.source

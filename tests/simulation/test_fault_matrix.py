@@ -14,7 +14,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.simulation.faults import Fault, FaultPlan
+from tests.simulation.fault import Fault
+from tests.simulation.faults import FaultPlan
 from tests.simulation.run import Result, simulate
 
 SEEDS = range(301, 307)
