@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairburst.policy import windows
+from fairburst.policy import window_start
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.conditions import AdmissionState, loads
 from fairburst.policy.continuation import continued, move_index
@@ -158,7 +158,7 @@ class _Settlement:
     def _release(self, row: int) -> None:
         """Take class and weight from a held queue, which keeps its ledger. It is a candidate again when it is resumed."""
         self.columns.guarantee[row] = NOT_ADMITTED
-        windows.forget(self.columns, row)
+        window_start.forget(self.columns, row)
 
     def _offer_change(self, row: int, spec: QueueSpec, promise: QueueSpec) -> None:
         if is_smaller(spec, promise):
@@ -283,7 +283,7 @@ class _Settlement:
             return without  # only its pods' needs have changed, not its declaration
         self.events.append(RoundEvent(spec.name, EventKind.PROMISE_CHANGED, "The changed promise is in force."))
         if spec.arrival != promise.arrival:
-            windows.postpone(self.columns, row, self.in_force, self.now)
+            window_start.postpone(self.columns, row, self.in_force, self.now)
         return without
 
     def _record_changes(self, before: CodeArray) -> None:
@@ -321,7 +321,7 @@ class _Settlement:
             pod_demand=self.pod_demand,
         )  # fmt: skip
         self._account_share(columns)
-        windows.begin(columns, self.now)
+        window_start.begin(columns, self.now)
         return columns, self.next_order, self.events
 
     def _account_share(self, columns: Columns) -> None:

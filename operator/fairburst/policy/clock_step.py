@@ -29,6 +29,7 @@ def shifted_queue(entry: QueueMemory, seconds: float) -> QueueMemory:
         entry,
         window=None if entry.window is None else _shifted_window(entry, entry.window, seconds),
         period_started=entry.period_started + seconds,
+        last_opened=_moved(entry.last_opened, seconds),
         ledger_as_of=entry.ledger_as_of + seconds,
         fair_as_of=entry.fair_as_of + seconds,
         balance_as_of=entry.balance_as_of + seconds,
@@ -52,7 +53,7 @@ def _shifted_window(entry: QueueMemory, window: Window, seconds: float) -> Windo
     arrival = entry.promise.arrival
     dated = isinstance(arrival, Schedule) or (isinstance(arrival, Periodic) and arrival.first_arrival is not None)
     if dated and window.state is WindowState.CLOSED:
-        return window if seconds >= 0 else _first_after(entry, window, entry.period_started + seconds if entry.bursts else -math.inf)
+        return window if seconds >= 0 else _first_after(entry, window, seconds)
     if seconds < 0 and isinstance(arrival, Periodic) and arrival.first_arrival is not None:  # the next index follows from this one
         began = (window.opens_by if window.opened is None else window.opened) + seconds
         passed = math.floor((began - arrival.first_arrival) / arrival.period_seconds)
@@ -66,9 +67,9 @@ def _shifted_window(entry: QueueMemory, window: Window, seconds: float) -> Windo
     )
 
 
-def _first_after(entry: QueueMemory, window: Window, last: float) -> Window:
-    """Return a closed window that waits for the first dated arrival after the `last` opening, but for none later than before."""
-    arrival, index = entry.promise.arrival, window.index
+def _first_after(entry: QueueMemory, window: Window, seconds: float) -> Window:
+    """Return a closed window that waits for the first dated arrival after the last opening, but for none later than before."""
+    arrival, index, last = entry.promise.arrival, window.index, -math.inf if entry.last_opened is None else entry.last_opened + seconds
     if isinstance(arrival, Schedule):
         index = min(index, bisect_right([burst.arrival for burst in arrival.bursts], last))
         at = arrival.bursts[index].arrival if index < len(arrival.bursts) else math.inf

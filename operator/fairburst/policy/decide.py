@@ -292,7 +292,7 @@ def _charge(
     """
     guarded = columns.state != NO_WINDOW
     charge = np.zeros(len(guarded))
-    if not guarded.any():
+    if not guarded.any() and not columns.ledger_rate.any() and not columns.delivered_rate.any():
         return charge, columns
     counts = guarded.astype(np.float64)
     received = np.empty(snapshot.usage.shape, order="F")

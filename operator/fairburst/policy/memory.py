@@ -87,6 +87,7 @@ def encode_queue(memory: QueueMemory) -> dict[str, Any]:
         "waiting_since": memory.waiting_since,
         "unit_held_since": memory.unit_held_since,
         "refused": encode_spec(memory.refused) if memory.refused else None,
+        **({"last_opened": memory.last_opened} if memory.last_opened is not None else {}),
         # a queue that has received nothing in its period has the same bytes as in versions without this field
         **({"received": {name: list(pair) for name, pair in sorted(memory.received.items())}} if memory.received else {}),
         **{name: getattr(memory, name) for name in (*_NUMBERS, *_COUNTERS)},
@@ -101,6 +102,7 @@ def decode_queue(value: Mapping[str, Any]) -> QueueMemory:
         decision=_decode_decision(value.get("decision")),
         window=_decode_window(value.get("window")),
         residual_level=_infinite(value.get("residual_level")),
+        last_opened=_maybe(value.get("last_opened")),
         waiting_since=_maybe(value.get("waiting_since")),
         unit_held_since=_maybe(value.get("unit_held_since")),
         refused=decode_spec(value["refused"]) if value.get("refused") else None,

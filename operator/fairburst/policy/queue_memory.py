@@ -99,6 +99,7 @@ class QueueMemory:
         value + rate x (t - as_of). Written again only when the rate changes.
     period_started: when the current period (opening to opening) began. debt: overrun carried into it; the ledger starts
         there, so what the window consumed is ledger - debt.
+    last_opened: when the last burst began; None if none did. It outlasts the window of a queue that loses its class.
     delivered_value, delivered_rate: dominant-share-seconds used since the window opened, spare included, as of ledger_as_of:
         a burst served from spare is served.
     received: resource -> (value, rate), the ledger's amounts by resource: seconds of the whole capacity since the period began,
@@ -119,6 +120,7 @@ class QueueMemory:
     decision: AdmissionDecision | None = None
     window: Window | None = None
     period_started: float = 0.0
+    last_opened: float | None = None
     ledger_value: float = 0.0
     ledger_rate: float = 0.0
     ledger_as_of: float = 0.0

@@ -67,6 +67,7 @@ class Columns:
     judged: BoolArray
     behind: FloatArray
     period_started: FloatArray
+    last_opened: FloatArray
     ledger_value: FloatArray
     ledger_rate: FloatArray
     ledger_as_of: FloatArray
@@ -127,8 +128,8 @@ _DEFAULTS: dict[str, tuple[type, float | int | bool]] = {
     "guarantee": (np.int8, NOT_ADMITTED), "admission_order": (np.int64, -1), "state": (np.int8, NO_WINDOW), "index": (np.int64, 0),
     "bursts": (np.int64, 0), "met": (np.int64, 0), "missed": (np.int64, 0), "demanded": (np.bool_, False), "judged": (np.bool_, False),
     "arms_at": (np.float64, math.inf), "opens_by": (np.float64, math.inf), "opened": (np.float64, math.nan),
-    "deadline": (np.float64, math.nan), "residual_level": (np.float64, math.inf), "waiting_since": (np.float64, math.nan),
-    "unit_held_since": (np.float64, math.nan),
+    "deadline": (np.float64, math.nan), "last_opened": (np.float64, math.nan), "residual_level": (np.float64, math.inf),
+    "waiting_since": (np.float64, math.nan), "unit_held_since": (np.float64, math.nan),
 }  # fmt: skip
 
 
@@ -180,6 +181,7 @@ def queue_memory(columns: Columns, row: int, decision: AdmissionDecision | None)
         fair_rate=float(columns.fair_rate[row]),
         fair_as_of=float(columns.fair_as_of[row]),
         residual_level=float(columns.residual_level[row]),
+        last_opened=_optional(columns.last_opened[row]),
         waiting_since=_optional(columns.waiting_since[row]),
         unit_held_since=_optional(columns.unit_held_since[row]),
         balance_value=float(columns.balance_value[row]),
@@ -225,7 +227,7 @@ def put_queue_memory(columns: Columns, row: int, memory: QueueMemory) -> None:
         getattr(columns, name)[row] = getattr(memory, name)
     for column, resource in enumerate(columns.declared.resources):
         columns.received_value[row, column], columns.received_rate[row, column] = memory.received.get(resource, (0.0, 0.0))
-    for name in ("waiting_since", "unit_held_since"):
+    for name in ("last_opened", "waiting_since", "unit_held_since"):
         value = getattr(memory, name)
         getattr(columns, name)[row] = math.nan if value is None else value
     window = memory.window

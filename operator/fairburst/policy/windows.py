@@ -28,65 +28,11 @@ import numpy as np
 
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.budget import Account, Current, current_bursts, seconds_until_spent, spent
-from fairburst.policy.declared import FLOATING, PERIODIC, SCHEDULE, SPORADIC, Declared
+from fairburst.policy.declared import FLOATING, PERIODIC, SCHEDULE, SPORADIC
 from fairburst.policy.model import EventKind, RoundEvent
-from fairburst.policy.table import ARMED, CLOSED, HARD, NO_WINDOW, OPEN, OVERDUE, SOFT, Columns
+from fairburst.policy.table import ARMED, CLOSED, HARD, NO_WINDOW, OPEN, OVERDUE, Columns
 from fairburst.policy.tolerance import TOLERANCE
-
-
-def forget(columns: Columns, row: int) -> None:
-    """Take the window from a row, if it has one."""
-    columns.state[row] = NO_WINDOW
-    columns.arms_at[row] = columns.opens_by[row] = math.inf
-    columns.opened[row] = columns.deadline[row] = math.nan
-    columns.demanded[row] = columns.judged[row] = False
-    columns.behind[row] = 0.0
-
-
-def postpone(columns: Columns, row: int, former: Declared, now: float) -> None:
-    """Restart a changed arrival, but not within the former interarrival time of the last opening: a change gives no extra burst."""
-    earliest = columns.period_started[row] + former.gap[row] if columns.bursts[row] and math.isfinite(former.gap[row]) else now
-    forget(columns, row)
-    columns.arms_at[row] = max(now, earliest)
-
-
-def begin(columns: Columns, now: float) -> None:
-    """Give windows to hard and soft queues that have none; take them from queues that have lost their guarantee."""
-    declared = columns.declared
-    guaranteed = declared.latency & (columns.guarantee >= SOFT)
-    for row in np.flatnonzero(~guaranteed & ((columns.state != NO_WINDOW) | np.isfinite(columns.arms_at))):
-        forget(columns, int(row))  # postponed ones too, because the saved memory of a queue without a window has no such time
-    fresh = np.flatnonzero(guaranteed & (columns.state == NO_WINDOW))
-    if fresh.size == 0:
-        return
-    columns.state[fresh] = CLOSED
-    columns.index[fresh] = 0
-    not_before = np.where(np.isfinite(columns.arms_at[fresh]), columns.arms_at[fresh], now)
-    columns.arms_at[fresh] = not_before
-    columns.opens_by[fresh] = math.inf
-    placed = fresh[(declared.kind[fresh] == PERIODIC) | (declared.kind[fresh] == SCHEDULE)]
-    _place(columns, placed, np.maximum(columns.arms_at[placed], now))
-
-
-def _place(columns: Columns, rows: IntArray, now: FloatArray) -> None:
-    """Set index, arms_at and opens_by of rows with a known phase to the first window that has not ended at `now`; index only grows."""
-    declared = columns.declared
-    periodic = declared.kind[rows] == PERIODIC
-    some = rows[periodic]
-    first, period, jitter = declared.first_arrival[some], declared.gap[some], declared.jitter[some]
-    lowest = np.floor((now[periodic] - first - jitter - declared.deadline[some]) / period) + 1
-    index = np.maximum(columns.index[some], np.maximum(lowest, 0)).astype(np.int64)
-    columns.index[some] = index
-    columns.arms_at[some] = first + index * period - jitter
-    columns.opens_by[some] = first + index * period + jitter
-    flat = declared.schedules
-    for row, at in zip(rows[~periodic], now[~periodic], strict=True):
-        whole = slice(int(flat.start[row]), int(flat.start[row] + flat.count[row]))
-        ends = flat.arrival[whole] + flat.deadline[whole]
-        position = max(int(columns.index[row]), int(np.searchsorted(ends, at, side="right")))
-        columns.index[row] = position
-        arrival = flat.arrival[whole][position] if position < flat.count[row] else math.inf
-        columns.arms_at[row] = columns.opens_by[row] = arrival
+from fairburst.policy.window_start import place
 
 
 def advance(
@@ -297,7 +243,7 @@ def _skip(columns: Columns, rows: IntArray, now: float, unseen: Mapping[int, tup
     columns.opens_by[floating] = math.inf  # the phase is lost: armed until work arrives
     placed = rows[columns.declared.kind[rows] != FLOATING]
     columns.index[placed] += 1
-    _place(columns, placed, np.array([min([now, *unseen.get(int(row), ())[:1]]) for row in placed]))
+    place(columns, placed, np.array([min([now, *unseen.get(int(row), ())[:1]]) for row in placed]))
     columns.state[placed] = CLOSED
 
 
@@ -307,7 +253,7 @@ def open_windows(columns: Columns, current: Current, rows: IntArray, at: FloatAr
         return
     deadline = current.deadline[rows]
     columns.state[rows] = OPEN
-    columns.opened[rows] = at
+    columns.opened[rows] = columns.last_opened[rows] = at
     columns.deadline[rows] = at + deadline
     columns.demanded[rows] = columns.judged[rows] = False
     _new_period(columns, rows, at)

@@ -104,6 +104,7 @@ class InternalStatus(KubeModel):
         default=None, description="Overrun carried into the period, thousandths of a dominant-share-second."
     )
     period_started: Timestamp | None = Field(default=None, description="When the current period began.")
+    last_opened: Timestamp | None = Field(default=None, description="When the last burst began.")
     fair_share: FairShare | None = Field(default=None, description="Amount earned in the current period.")
     residual_level_micro: int | None = Field(
         default=None, description="Level of a latency queue outside its windows, in millionths of capacity."

@@ -25,6 +25,8 @@ def accounts_of(memory: QueueMemory, decision: QueueDecision, current: Mapping[s
     `current`: the stored one. Its counters stay while they predict the true values.
     """
     written = _accounts(memory, current, wall)
+    if memory.last_opened is not None:
+        written["lastOpened"] = to_text(memory.last_opened)
     turns = {"waitingSince": memory.waiting_since, "heldSince": memory.unit_held_since}
     if any(since is not None for since in turns.values()):
         written["rounding"] = {name: to_text(since) for name, since in turns.items() if since is not None}

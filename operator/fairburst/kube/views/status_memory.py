@@ -65,6 +65,7 @@ def _memory_of(obj: Mapping[str, Any]) -> QueueMemory | None:
             behind=(account.behind_milliseconds or 0) / MILLI,
         ),
         period_started=_epoch_or(internal.period_started, 0.0),
+        last_opened=_epoch_or(internal.last_opened, None),
         ledger_value=ledger.value_milliseconds / MILLI if ledger else 0.0,
         ledger_rate=ledger.rate_micro / MICRO if ledger else 0.0,
         ledger_as_of=to_epoch(ledger.as_of) if ledger else 0.0,
