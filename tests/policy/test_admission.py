@@ -97,6 +97,16 @@ def test_a_burst_of_an_unknown_resource_is_rejected_by_name(spec: QueueSpec, wan
     assert "add nodes that" in result.decisions[0].admission.message
 
 
+def test_a_queue_whose_resource_leaves_the_pool_has_its_guarantee_again_when_it_returns() -> None:
+    queue = (latency("l/q", 0.0, [1.0, 1.0], 1, Sporadic(9)),)
+    result, memory = settle(queue, [10.0, 10.0])
+    assert result.classes == (HARD,)
+    result, memory = settle(queue, [10.0], memory)
+    assert (result.classes, result.decisions[0].admission.reason) == ((ELASTIC,), "UnknownResource")
+    result, memory = settle(queue, [10.0, 10.0], memory)
+    assert result.classes == (HARD,)
+
+
 @pytest.mark.parametrize("names", [("tpu", "fpga"), ("fpga", "tpu")])
 @pytest.mark.parametrize("scheduled", [False, True], ids=["periodic", "scheduled"])
 def test_of_two_unknown_resources_the_same_is_named_in_any_order(names: tuple[str, str], scheduled: bool) -> None:

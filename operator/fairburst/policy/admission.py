@@ -180,9 +180,12 @@ class _Settlement:
         return ordered
 
     def _fair(self, admitted: IntArray) -> BoolArray:
-        """Condition (2) for each of the admitted queues."""
+        """Condition (2) for each of the admitted queues. A burst of a resource that the pool no longer counts is no part of any share."""
         total = max(math.fsum(self.weight[admitted].tolist()), self.config.expected_queues)
-        return self.offered.latency[admitted] & (self.load[admitted] * total <= 1.0 + TOLERANCE)
+        fair: BoolArray = self.offered.latency[admitted] & (self.load[admitted] * total <= 1.0 + TOLERANCE)
+        if self.offered.unknown or self.in_force.unknown:
+            fair &= np.array([row not in self._member(row).declared.unknown for row in admitted.tolist()], dtype=bool)
+        return fair
 
     def _keep(self) -> AdmissionState:
         """Return the state of the admitted queues. If not all promises can be kept, the latest queues lose their guarantees first."""

@@ -13,7 +13,7 @@ from fairburst.policy.tolerance import LARGEST, LONGEST_SECONDS, TIME_STEP_SECON
 SETTINGS = (
     ("expected_queues", 0.0, LARGEST), ("max_cycle_seconds", TIME_STEP_SECONDS, LONGEST_SECONDS), ("level_dead_band", 0.0, LARGEST),
     ("max_profile_events", 0, LARGEST), ("batch_memory_seconds", 0.0, LONGEST_SECONDS),
-    ("largest_turn", 0.0, 1.0),
+    ("largest_turn", 0.0, 1.0), ("max_lead_seconds", 0.0, LONGEST_SECONDS),
 )  # fmt: skip
 
 
