@@ -157,6 +157,7 @@ def full_status() -> QueueStatus:
                 },
                 "debtMilliseconds": 17,
                 "periodStarted": time,
+                "lastOpened": time,
                 "fairShare": {"valueMilliseconds": 512, "rateMicro": 250000, "asOf": time},
                 "residualLevelMicro": 125000,
                 "window": {
