@@ -91,7 +91,10 @@ _TEXTS_BY_NAME: Schema = {"type": "object", "additionalProperties": {"type": "st
 _ANY_OBJECT: Schema = {"type": "object"}
 _OBJECTS = _list_of("object")
 _DURATION: Schema = {"type": "string", "pattern": "^([0-9]+(ms|s|m|h))+$"}
-_QUANTITIES: Schema = {"type": "object", "additionalProperties": {"type": ["string", "number"]}}
+_QUANTITY = r"^[0-9]+(\.[0-9]+)?([numkMGTPE]|[KMGTPE]i|e[0-9]+)?$"
+_QUANTITIES: Schema = {"type": "object", "additionalProperties": {"type": ["string", "number"], "pattern": _QUANTITY}}
+_ACCOUNT_NAME: Schema = {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$"}
+_OBJECT_NAME: Schema = {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"}
 
 _VALUES = _object(
     config=configuration_schema(),
@@ -99,13 +102,13 @@ _VALUES = _object(
     image=_object(
         registry=_TEXT,
         repository={"type": "string", "minLength": 1},
-        tag=_TEXT,
+        tag={"type": "string", "pattern": "^([A-Za-z0-9_][A-Za-z0-9_.-]*)?$"},
         digest={"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
         pullPolicy=_one_of("Always", "IfNotPresent", "Never"),
     ),
     imagePullSecrets=_OBJECTS,
-    nameOverride=_TEXT,
-    fullnameOverride=_TEXT,
+    nameOverride=_OBJECT_NAME,
+    fullnameOverride=_OBJECT_NAME,
     crds=_object(install=_SWITCH, keep=_SWITCH),
     priorityClasses=_object(install=_SWITCH),
     admissionPolicies=_object(install=_SWITCH),
@@ -122,7 +125,7 @@ _VALUES = _object(
         enabled=_SWITCH,
         replicas=_at_least(1),
         port={"type": "integer", "minimum": 1, "maximum": 65_535},
-        clusterIP=_TEXT,
+        clusterIP={"type": "string", "pattern": "^(None|[0-9a-f.:]*)$"},
         resources=_object(requests=_QUANTITIES, limits=_QUANTITIES, claims=_OBJECTS),
         nodeSelector=_TEXTS_BY_NAME,
         tolerations=_OBJECTS,
@@ -144,7 +147,7 @@ _VALUES = _object(
     tenantPolicies=_object(install=_SWITCH),
     operatorPolicies=_object(install=_SWITCH),
     rbac=_object(create=_SWITCH, aggregateView=_SWITCH, aggregateEdit=_SWITCH, queueAdmins=_SWITCH, readHeartbeat=_SWITCH),
-    serviceAccount=_object(create=_SWITCH, name=_TEXT, annotations=_TEXTS_BY_NAME),
+    serviceAccount=_object(create=_SWITCH, name=_ACCOUNT_NAME, annotations=_TEXTS_BY_NAME),
     resources=_object(requests=_QUANTITIES, limits=_QUANTITIES, claims=_OBJECTS),
     priorityClassName=_TEXT,
     nodeSelector=_TEXTS_BY_NAME,
