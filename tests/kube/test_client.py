@@ -22,6 +22,7 @@ from fairburst.kube.api.errors import (
     ApiError,
     Conflict,
     CredentialsError,
+    FailedTest,
     Forbidden,
     Gone,
     Invalid,
@@ -81,6 +82,14 @@ async def test_a_refusal_becomes_its_own_error_with_the_servers_words(code: int,
         assert (caught.value.status, caught.value.reason, caught.value.transient) == (code, reason, code >= 500)
         assert "exceeded quota: q" in str(caught.value)
         assert f"GET {IN_A}/p" in str(caught.value)
+
+
+async def test_a_json_patch_that_does_not_apply_is_a_conflict_because_the_object_has_changed() -> None:
+    async with FakeApi(PODS) as api, api.client() as client:
+        api.put(PODS, {"metadata": {"name": "p", "namespace": "a", "uid": "new"}})
+        with pytest.raises(FailedTest):
+            await client.json_patch(f"{IN_A}/p", [{"op": "test", "path": "/metadata/uid", "value": "old"}])
+    assert issubclass(FailedTest, Conflict)
 
 
 async def test_an_answer_that_is_no_status_object_is_quoted() -> None:

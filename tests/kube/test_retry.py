@@ -9,7 +9,7 @@ import pytest
 
 from fairburst.kube.api import retry
 from fairburst.kube.api.answers import OUTAGE_SECONDS
-from fairburst.kube.api.errors import ApiError, BackedOff, Conflict, Forbidden, Invalid, NotLeading, TooManyRequests, Unavailable
+from fairburst.kube.api.errors import ApiError, BackedOff, Conflict, Forbidden, NotLeading, TooManyRequests, Unavailable
 from fairburst.kube.api.retry import (
     FULL_PER_SECOND,
     LEAST_PER_SECOND,
@@ -232,11 +232,6 @@ def test_memory_is_bounded(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Non
 )
 def test_the_log_names_the_resource(path: str, resource: str) -> None:
     assert retry.resource_of(path) == resource
-
-
-def test_invalid_is_overtaken_only_for_a_failed_test() -> None:
-    assert retry.is_overtaken("PATCH", Invalid(422, "Invalid", "the server rejected our request: testing path /metadata/uid value failed"))
-    assert not retry.is_overtaken("PATCH", Invalid(422, "Invalid", "spec.hard: Invalid value"))
 
 
 async def test_the_client_sends_a_failed_write_again_only_after_its_pause() -> None:

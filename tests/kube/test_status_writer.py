@@ -151,6 +151,17 @@ async def test_a_queue_that_is_gone_or_another_by_now_is_not_written_to(site: Pu
     assert (site.patches("burst"), site.patches("batch")) == (0, 0)
 
 
+async def test_a_queue_of_the_same_name_does_not_get_the_promise_of_the_one_before(site: PublishedStatuses) -> None:
+    """The watch has not told of it yet when the status is sent."""
+    plan = site.plan()
+    plan.events = []
+    former = site.api.objects[THROUGHPUT]["batch", "queue"]
+    site.api.objects[THROUGHPUT]["batch", "queue"] = {**former, "metadata": {**former["metadata"], "uid": "another"}}
+    assert not await site.told(plan)
+    assert (site.status("ThroughputQueue", "batch"), site.status("LatencyQueue", "burst")["class"]) == ({}, "Hard")
+    assert site.writes("status", "overtaken") == 1.0
+
+
 async def test_a_job_is_told_what_was_decided_about_it(site: PublishedStatuses) -> None:
     plan = site.plan()
     plan.statuses, plan.events = [], []

@@ -9,12 +9,13 @@ import msgspec
 import pytest
 
 from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.errors import DOES_NOT_APPLY
 from fairburst.kube.api.objects import Pod
 from fairburst.kube.enforce.gate import GateLevel, UngatePlanner
 from fairburst.kube.names import GATE
 from fairburst.kube.ungate import CONCURRENT_PATCHES, Ungater
 from fairburst.kube.usage.pod_index import PodIndex
-from tests.support.fake_api import FakeApi
+from tests.support.fake_api import FakeApi, status
 from tests.support.measured import Measured, value
 from tests.support.tasks import running, until
 
@@ -94,7 +95,7 @@ async def test_a_pod_that_has_changed_meanwhile_is_left_as_it_is_and_chosen_anew
 async def test_a_refusal_stops_no_other_and_is_not_repeated_at_once(site: GatedPods, code: int, want: str) -> None:
     site.create("a")
     site.create("b")
-    site.api.fail(1, code)
+    site.api.fail(1, code, status(code, "", DOES_NOT_APPLY))
     site.send(batch=2)
     await until(lambda: site.count("ok") + site.count(want) == 2, "both answers")
     assert site.count(want) == 1

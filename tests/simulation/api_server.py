@@ -20,6 +20,7 @@ import msgspec
 
 from fairburst.config import Config
 from fairburst.kube.admission.mutation import asked_queue, first_template, governing, job_patch, pod_patch
+from fairburst.kube.api.errors import DOES_NOT_APPLY
 from fairburst.kube.names import HOLDS_LABEL, MANAGED_LABEL
 from tests.simulation import quotas
 from tests.simulation.resources import JOBS, KINDS, LEASES, NAMESPACES, PODS, QUEUES, Key, Object, Refused, place_of, refusal, selector
@@ -302,7 +303,7 @@ class ApiServer:
             try:
                 new = json_patch(old, body)
             except (LookupError, ValueError) as error:
-                raise Refused(422, "Invalid", str(error)) from error
+                raise Refused(422, "Invalid", DOES_NOT_APPLY) from error
         else:
             new = merge_patch(old, body)
         if subresource == "status":

@@ -101,7 +101,9 @@ class Invariants:
         return [one for key in OUR_QUOTAS if (one := self._server.get(QUOTAS, namespace, key)) is not None]
 
     def _pods_stay_counted(self, namespace: str, old: Object) -> None:
-        """Check that a write to a quota left no pod that it counted without any quota of ours."""
+        """Check that a write to a quota left no pod that it counted without any quota of ours, unless the namespace is released."""
+        if all(queue["spec"].get("enforcement") == "Observe" for plural in QUEUES for queue in self._server.of(plural, namespace)):
+            return
         labels = (self._server.objects[NAMESPACES]["", namespace]["metadata"].get("labels")) or {}
         ours = self._our_quotas(namespace)
         for pod in self._server.of(PODS, namespace) if ours and labels.get(MANAGED_LABEL) == "true" else ():

@@ -18,6 +18,7 @@ from aiohttp import web
 
 from fairburst.kube.api.auth import Credentials
 from fairburst.kube.api.client import ApiClient
+from fairburst.kube.api.errors import DOES_NOT_APPLY
 
 JsonObject = dict[str, Any]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -317,8 +318,8 @@ class FakeApi:
             patch = json_patch if "json-patch" in request.headers.get("Content-Type", "") else merge_patch
             try:
                 return web.json_response(self.put(collection, patch(old, body)))
-            except (LookupError, ValueError) as error:
-                return web.json_response(status(422, "Invalid", str(error)), status=422)
+            except (LookupError, ValueError):
+                return web.json_response(status(422, "Invalid", DOES_NOT_APPLY), status=422)
         if body["metadata"].get("resourceVersion") not in {None, old["metadata"]["resourceVersion"]}:
             return web.json_response(status(409, "Conflict", old["metadata"]["name"]), status=409)
         return web.json_response(self.put(collection, {**body, "metadata": {**old["metadata"], **body["metadata"]}}))

@@ -44,7 +44,7 @@ Seen = Callable[[dict[str, Any]], None]
 
 class Applier:
     """Sends plans through one client. `namespace_seen`, `quota_seen` and `job_seen` (Jobs and JobSets) take the objects that the server
-    answers with. `on_answer` is called after each write."""
+    answers with, `quota_gone` the keys of deleted quotas. `on_answer` is called after each write."""
 
     def __init__(
         self,
@@ -54,6 +54,7 @@ class Applier:
         *,
         namespace_seen: Seen,
         quota_seen: Seen,
+        quota_gone: Callable[[QuotaKey], None],
         job_seen: Seen,
         on_answer: Callable[[], None] = lambda: None,
     ) -> None:
@@ -62,6 +63,7 @@ class Applier:
         self._metrics = metrics
         self._namespace_seen = namespace_seen
         self._quota_seen = quota_seen
+        self._quota_gone = quota_gone
         self._job_seen = job_seen
         self._on_answer = on_answer
         self._limit = asyncio.Semaphore(CONCURRENT_WRITES)
@@ -169,7 +171,7 @@ class Applier:
     async def _release(self, namespace: str) -> None:
         """Release a namespace whose queue has left enforcement: delete the quota, then the labels that select its pods for the policies."""
         with contextlib.suppress(NotFound):  # deleted by hand, or by an earlier attempt
-            await self._client.delete(f"/api/v1/namespaces/{namespace}/resourcequotas/{QUOTA_NAME}")
+            await self._delete_quota((namespace, QUOTA_NAME))
         await self._label((namespace, UNMANAGED))
 
     async def _quota(self, write: QuotaWrite) -> None:
@@ -200,6 +202,7 @@ class Applier:
     async def _delete_quota(self, key: QuotaKey) -> None:
         namespace, name = key
         await self._client.delete(f"/api/v1/namespaces/{namespace}/resourcequotas/{name}")
+        self._quota_gone(key)
 
     async def _parallelism(self, write: ParallelismWrite) -> None:
         """Resize a Job. If it has changed since we looked, leave it to the next round."""

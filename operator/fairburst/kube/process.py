@@ -135,14 +135,9 @@ class Operator:
             read_queues=self._queues.in_force,
         )
         self._applier = Applier(
-            client,
-            config.pool.name,
-            self.metrics,
-            namespace_seen=self._namespace_seen,
-            quota_seen=self._quota_seen,
-            job_seen=self._job_seen,
-            on_answer=self._progressed,
-        )
+            client, config.pool.name, self.metrics, namespace_seen=self._namespace_seen, quota_seen=self._quota_seen,
+            quota_gone=self._quotas.forget, job_seen=self._job_seen, on_answer=self._progressed,
+        )  # fmt: skip
         self._changed_pods_in: set[str] = set()
         self._gated_arrived = False
         self._ready = self._leading = False

@@ -134,7 +134,7 @@ class StatusWriter:
         well, started = False, time.monotonic()
         try:
             patch = self._difference(write)
-            well = not patch or await succeeded("status", self._status(write, patch), self._metrics)
+            well = not patch or await succeeded("status", self._status(write), self._metrics)
         finally:
             now = time.monotonic()
             self._engine.status_written(write, now, now - started)
@@ -151,7 +151,9 @@ class StatusWriter:
             return {}
         return merge_difference(stored.get("status") or {}, write.status)
 
-    async def _status(self, write: StatusWrite, patch: Mapping[str, Any]) -> None:
+    async def _status(self, write: StatusWrite) -> None:
+        """Replace the status, unless the queue was replaced by one of the same name: that one must not get the promise of the former."""
         kind, namespace, name = write.entry.key
         path = f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{PLURALS[kind]}/{name}/status"
-        self._queues.observe(await self._client.merge_patch(path, {"status": patch}))
+        same = {"op": "test", "path": "/metadata/uid", "value": write.entry.uid}
+        self._queues.observe(await self._client.json_patch(path, [same, {"op": "add", "path": "/status", "value": write.status}]))

@@ -16,7 +16,7 @@ from datetime import datetime
 import msgspec
 
 from fairburst.kube.api.client import ApiClient
-from fairburst.kube.api.errors import ApiError, BackedOff, Conflict, Invalid, NotFound, NotLeading
+from fairburst.kube.api.errors import ApiError, BackedOff, Conflict, NotFound, NotLeading
 from fairburst.kube.api.objects import Pod
 from fairburst.kube.enforce.gate import UngatePlanner, ungate_patch
 from fairburst.kube.times import to_epoch
@@ -91,7 +91,7 @@ class Ungater:
         namespace, name = pod.key
         try:
             answer = await self._client.json_patch(f"/api/v1/namespaces/{namespace}/pods/{name}", ungate_patch(pod))
-        except (NotFound, Conflict, Invalid, NotLeading) as error:  # overtaken by a change whose event has not arrived yet
+        except (NotFound, Conflict, NotLeading) as error:  # overtaken by a change whose event has not arrived yet
             event(logger, logging.DEBUG, "write overtaken", kind="ungate", problem=str(error))
             return "overtaken"
         except BackedOff:

@@ -150,7 +150,7 @@ class ApiClient:
         return await self._write("PATCH", path, obj, "application/merge-patch+json", params)
 
     async def json_patch(self, path: str, ops: list[JsonObject], params: Params | None = None) -> JsonObject:
-        """PATCH by RFC 6902; a failed `test` operation is an Invalid error."""
+        """PATCH by RFC 6902; FailedTest if it does not apply."""
         return await self._write("PATCH", path, ops, "application/json-patch+json", params)
 
     async def delete(self, path: str, params: Params | None = None, options: JsonObject | None = None) -> JsonObject:

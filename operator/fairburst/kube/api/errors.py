@@ -6,6 +6,7 @@ ApiError                    any answer of 400 or above, or no answer
     NotFound        404
     Conflict        409     another client wrote first; read again and retry
         AlreadyExists
+        FailedTest  422     another client wrote first, so that a `test` of a JSON patch failed
     Gone            410     resourceVersion or continue token too old: list again
     Invalid         422     the object violates its schema
     TooManyRequests 429     `retry_after` in seconds
@@ -18,6 +19,8 @@ CredentialsError            no usable kubeconfig or service account
 from __future__ import annotations
 
 from typing import ClassVar
+
+DOES_NOT_APPLY = "the server rejected our request due to an error in our request"  # other refusals by 422 name a field
 
 
 class CredentialsError(Exception):
@@ -62,6 +65,10 @@ class Conflict(ApiError):  # noqa: N818
 
 class AlreadyExists(Conflict):
     """409 of a create."""
+
+
+class FailedTest(Conflict):
+    """422 of a JSON patch that does not apply to the present object."""
 
 
 class Gone(ApiError):  # noqa: N818
@@ -118,4 +125,6 @@ def api_error(status: int, reason: str, message: str, retry_after: float | None 
         return TooManyRequests(status, reason, message, 1.0 if retry_after is None else retry_after)
     if status == 409 and reason == "AlreadyExists":
         return AlreadyExists(status, reason, message)
+    if status == 422 and message.endswith(DOES_NOT_APPLY):
+        return FailedTest(status, reason, message)
     return _Kinds.by_status.get(status, ApiError)(status, reason, message)

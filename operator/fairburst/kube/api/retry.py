@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fairburst.kube.api.answers import Outage
-from fairburst.kube.api.errors import ApiError, BackedOff, Conflict, Invalid, NotFound, NotLeading, TooManyRequests
+from fairburst.kube.api.errors import ApiError, BackedOff, Conflict, NotFound, NotLeading, TooManyRequests
 from fairburst.telemetry.log import event
 
 logger = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class WriteRetries:
         now, key = time.monotonic(), object_path(path)
         known = self._failing.get(key)
         failures = 1 + (known.failures if known is not None else 0)
-        overtaken = is_overtaken(method, error)
+        overtaken = isinstance(error, NotFound | Conflict)
         self._failing[key] = _Failing(path, failures, now + self._pause(failures, error, overtaken=overtaken), error.by_server)
         if error.by_server:
             self._outage.failed(now)
@@ -177,11 +177,6 @@ class WriteRetries:
         cause.line_due, cause.pause = now + cause.pause, min(cause.pause * 2, LOG_PAUSE_SECONDS[1])
         cause.failures = 0
         cause.objects.clear()
-
-
-def is_overtaken(method: str, error: ApiError) -> bool:
-    """Return whether the object changed between the read and the write. JSON patches test replaced values: a failed test is Invalid."""
-    return isinstance(error, NotFound | Conflict) or (method == "PATCH" and isinstance(error, Invalid) and "test" in error.message.lower())
 
 
 def object_path(path: str) -> str:

@@ -100,7 +100,7 @@ class QuotaRounds:
         wanted = {target.key for target in targets}
         quotas = round_.view.quotas
         parts = {(namespace, name) for namespace in round_.touched for name in OTHER_QUOTAS} & quotas.keys()
-        found = left_over(quotas, quotas.keys() if round_.everything else parts, wanted, self._pool)
+        found = left_over(quotas, quotas.keys() if round_.everything else parts, wanted, self._pool, released=plan.releases)
         plan.quota_deletions = [key for key in found if key[0] not in kept]
         self._count(round_, managed)
         plan.quotas_out_of_sync = sum(self._out_of_sync.values())
