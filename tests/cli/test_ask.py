@@ -19,6 +19,7 @@ from fairburst.cli.cluster import find_queue, queue_of_work
 from fairburst.cli.errors import NO_CLUSTER, WRONG_ARGUMENTS, CommandError
 from fairburst.cli.main import main
 from fairburst.cli.queues import next_burst, seconds_text, waiting
+from fairburst.cli.status import WAITS_FOR_ROOM
 from fairburst.cli.work_findings import job_findings, pod_findings
 from fairburst.kube.install.check import difference
 from fairburst.kube.names import GATE, HELD_ANNOTATION
@@ -368,6 +369,28 @@ class TestQuestions:
         found = json.loads(capsys.readouterr().out)
         assert found["goal"] == "No node can hold its largest pods: 48 cores, 1 GiB each. Make them smaller, or add larger nodes."
         assert not found["advice"]
+
+    def test_status_tells_work_without_a_node_from_work_beyond_what_the_nodes_hold(
+        self, served: Served, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        waiting = {"demand": {"cpu": "2"}, "usage": {"cpu": "0"}}
+        served.put(TQ, stored_queue("ThroughputQueue", "batch", "tq", created="2026-01-01T00:00:02Z", status=waiting))
+        served.put("/api/v1/pods", {**pod("batch", "train", pod_spec(2, "1Gi")), "status": {"phase": "Pending"}})
+        assert main(["status", *served.arguments, "-o", "json"]) == 0
+        (queue,) = json.loads(capsys.readouterr().out)["waiting"]
+        assert queue["why"] == WAITS_FOR_ROOM
+        served.put("/api/v1/pods", {**pod("batch", "train", pod_spec(48, "1Gi")), "status": {"phase": "Pending"}})
+        assert main(["status", *served.arguments, "-o", "json"]) == 0
+        (queue,) = json.loads(capsys.readouterr().out)["waiting"]
+        assert queue["why"] == "", "what no node holds is no demand; the condition JobsFit says so"
+
+    def test_get_takes_the_option_of_kubectl_for_all_namespaces(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["get", *served.arguments]) == 0
+        whole = capsys.readouterr().out
+        assert main(["get", "-A", *served.arguments]) == 0
+        assert capsys.readouterr().out == whole
+        assert main(["get", "-A", "-n", "batch", *served.arguments]) == WRONG_ARGUMENTS
+        assert "expected one of -A and -n, found both" in capsys.readouterr().err
 
     def test_status_says_that_no_operator_runs(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["status", *served.arguments]) == 0

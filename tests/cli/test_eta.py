@@ -91,10 +91,23 @@ def test_a_job_that_is_held_waits_for_room_for_all_of_its_pods(full: Served, cap
     assert json.loads(capsys.readouterr().out)["medianSeconds"] == pytest.approx(60, abs=15)
 
 
-def test_a_job_that_starts_in_no_run_is_later_than_the_runs_reach(full: Served, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_with_a_pod_that_no_node_can_hold_is_said_to_start_never(full: Served, capsys: pytest.CaptureFixture[str]) -> None:
     large = job("next", 4, 20)
     large["spec"]["template"] = {"spec": template("20")}
     full.put(JOBS, large)
+    assert main(["eta", "batch/next", *full.arguments]) == 0
+    assert capsys.readouterr().out == (
+        "Job batch/next never starts as it is: no node of the pool could hold one of its pods, even if it were empty.\n"
+        "Make its pods smaller, or add larger nodes.\n"
+    )
+
+
+def test_a_job_that_starts_in_no_run_is_later_than_the_runs_reach(full: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is held until all of it fits, and together its pods are more than the pool has."""
+    held = job("next", 20, 20)
+    held["metadata"]["annotations"] = {HELD_ANNOTATION: "true"}
+    held["spec"]["suspend"] = True
+    full.put(JOBS, held)
     assert main(["eta", "next", "-n", "batch", "--runs", "5", *full.arguments]) == 0
     assert capsys.readouterr().out.splitlines()[:3] == [
         "Job batch/next waits. It starts in more than a week.",
@@ -111,7 +124,7 @@ def test_a_job_that_runs_or_has_ended_is_said_to(full: Served, name: str, want: 
 
 def test_what_cannot_be_asked_is_said_in_one_line(full: Served, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eta", "next", *full.arguments]) == WRONG_ARGUMENTS
-    assert "expected the namespace of Job next with -n" in capsys.readouterr().err
+    assert "expected the namespace of Job next, as next -n NAMESPACE, found none" in capsys.readouterr().err
     assert main(["eta", "absent", "-n", "batch", *full.arguments]) == WRONG_ARGUMENTS
     assert capsys.readouterr().err == "fairburst eta: expected Job absent in namespace batch, found none\n"
     full.put(JOBS, job("free", 1, 5) | {"metadata": {"name": "free", "namespace": "free", "uid": "free"}})

@@ -48,7 +48,7 @@ def names(watch: QueueWatch) -> set[tuple[str, str]]:
     return {(kind, name) for kind, _, name in watch.objects}
 
 
-async def test_both_kinds_are_there_after_start_and_changes_arrive_through_kopf() -> None:
+async def test_both_kinds_are_there_after_start_and_changes_arrive_through_kopf(caplog: pytest.LogCaptureFixture) -> None:
     async with FakeApi(LATENCY, THROUGHPUT) as api:
         api.put(LATENCY, queue("lq"))
         api.put(THROUGHPUT, queue("tq"))
@@ -62,6 +62,7 @@ async def test_both_kinds_are_there_after_start_and_changes_arrive_through_kopf(
             await until(lambda: names(watch) == {("LatencyQueue", "lq")}, "deletion seen")
             assert len(resyncs) > woken
             assert {method for method, _, _ in api.requests} == {"GET"}, "watching writes nothing"
+            assert not [record for record in caplog.records if record.levelname == "WARNING"], "an ordinary start warns of nothing"
             assert watch.restarts == 0
 
 

@@ -66,6 +66,20 @@ def test_a_job_whose_pods_are_refused_is_told_once_it_has_waited() -> None:
     assert not told.events.pending
 
 
+def test_work_beyond_the_pool_is_told_in_full_while_the_queue_uses_all_of_the_pool() -> None:
+    """A queue's demand counts up to the pool only; what its owner waits for is more."""
+    told = Told("Quota")
+    work(told, "train", 100)
+    for number in range(64):
+        told.world.put(pod("batch", f"train-{number}", requesting("1", "1Gi"), node="node-0", owner=("Job", "train")))
+    told.look()
+    (event,) = told.after(WAITED_SECONDS)
+    assert event.message == (
+        "36 of 100 pods do not exist yet, each asks for 1 cpu, 1Gi memory, in queue batch/queue. "
+        "In the queue, 36 cpu, 36Gi memory wait: the queue has 64 of 100 cpu, its fair share and what others leave."
+    )
+
+
 def test_a_new_cause_is_told_and_one_that_returns_too_soon_is_not() -> None:
     told = Told("Quota")
     work(told, "train", 100)
@@ -216,7 +230,7 @@ def test_the_event_says_when_the_object_starts_where_that_is_forecast_and_no_sec
     told = Told("Quota")
     work(told, "train", 100)
     (event,) = looks(told, {"train": foreseen(told, 46, 96)}, 60)
-    assert event.reason == "WaitsForRoom"
+    assert event.reason == "WaitsForFairShare", "64 of the 100 fit"
     assert event.message.endswith(". It starts in 40 to 90 s with 90 % confidence, in about 65 s with 50 %.")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairburst.cli.arguments import Form, OutputForm
+from fairburst.cli.arguments import Form, OutputForm, namespace_name
 from fairburst.cli.cluster import SYSTEM_NAMESPACE, Cluster, Context, Kubeconfig, Namespace, OperatorConfig, SystemNamespace
 from fairburst.cli.errors import WRONG_ARGUMENTS, CommandError
 from fairburst.cli.output import is_data, print_value
@@ -22,7 +22,7 @@ MOST_ENDED_PODS = 5_000
 
 
 def eta(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="A Job's name, with -n.")],
+    job: Annotated[str, typer.Argument(metavar="JOB", help="A Job: NAMESPACE/NAME, or its name with -n.")],
     output: OutputForm = "table",
     runs: Annotated[int, typer.Option("--runs", min=5, max=1000, help="Forward runs; more take longer and are finer.")] = 40,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the drawn durations and arrivals.")] = 1,
@@ -33,9 +33,10 @@ def eta(
     system_namespace: SystemNamespace = SYSTEM_NAMESPACE,
 ) -> None:
     """Forecast when a Job starts that waits: the time that half of the runs reach, and intervals of 50 % and 90 %."""
+    within, _, name = job.removeprefix("job/").rpartition("/")
+    namespace = namespace_name(within or None) or namespace
     if namespace is None:
-        raise typer.BadParameter(f"expected the namespace of Job {job} with -n, found none", param_hint="--namespace")
-    name = job.removeprefix("job/")
+        raise typer.BadParameter(f"expected the namespace of Job {name}, as {name} -n NAMESPACE, found none", param_hint="--namespace")
     cluster = Cluster(kubeconfig, context, config, system_namespace)
     found = cluster.ask(lambda client: ask(client, cluster, namespace, name, runs, seed))
     _print(found, output)
@@ -43,12 +44,13 @@ def eta(
 
 async def ask(client: ApiClient, cluster: Cluster, namespace: str, name: str, runs: int, seed: int) -> dict[str, Any]:
     """Return when the Job starts, as -o json prints it. Raises CommandError and ApiError."""
-    from fairburst.forecast.from_cluster import learn, state_of  # noqa: PLC0415  keeps `fairburst --help` quick
+    from fairburst.forecast.from_cluster import fits_a_node, learn, state_of  # noqa: PLC0415  keeps `fairburst --help` quick
     from fairburst.forecast.intervals import Calibration  # noqa: PLC0415
     from fairburst.forecast.samples import start_samples  # noqa: PLC0415
 
     seen = await cluster.look(client)
-    if seen.view.controllers.job(namespace, name) is None:
+    job = seen.view.controllers.job(namespace, name)
+    if job is None:
         raise CommandError(f"expected Job {name} in namespace {namespace}, found none", WRONG_ARGUMENTS)
     if all(spec.name.partition("/")[0] != namespace for spec in seen.round.snapshot.queues):
         raise CommandError(f"expected a queue that governs namespace {namespace}, found none; fairburst does not hold its work")
@@ -60,6 +62,8 @@ async def ask(client: ApiClient, cluster: Cluster, namespace: str, name: str, ru
     answer: dict[str, Any] = {"job": asked, "endedPods": known.ended_pods, "runs": runs}
     if present is None or present.has_started:
         return answer | {"state": "Ended" if present is None else "Started"}
+    if not fits_a_node(seen, job):
+        return answer | {"state": "LargerThanNodes"}
     waits = start_samples(state, [asked], known.durations, known.arrivals, seed=seed, runs=runs, horizon=HORIZON_SECONDS)[asked]
     return answer | {"state": "Waiting"} | _as_data(Calibration().forecast(waits))
 
@@ -77,6 +81,10 @@ def _print(found: dict[str, Any], form: Form) -> None:
         print_value(found, form)
         return
     job = found["job"]
+    if found["state"] == "LargerThanNodes":
+        sys.stdout.write(f"Job {job} never starts as it is: no node of the pool could hold one of its pods, even if it were empty.\n")
+        sys.stdout.write("Make its pods smaller, or add larger nodes.\n")
+        return
     if found["state"] != "Waiting":
         sys.stdout.write(f"Job {job} has {found['state'].lower()}.\n")
         return

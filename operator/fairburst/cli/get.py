@@ -25,6 +25,7 @@ def get(
     ] = None,
     output: OutputForm = "table",
     namespace: Namespace = None,
+    everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", hidden=True)] = False,  # the default, as users of kubectl say it
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
@@ -32,6 +33,8 @@ def get(
     from fairburst.cli.queues import summaries  # noqa: PLC0415  keeps `fairburst --help` quick
     from fairburst.kube.queues.listing import read_queues  # noqa: PLC0415
 
+    if everywhere and namespace is not None:
+        raise typer.BadParameter("expected one of -A and -n, found both", param_hint="--all-namespaces")
     queues = Cluster(kubeconfig, context).ask(lambda client: read_queues(client, namespace))
     if queue is not None:
         key = find_queue(queues, queue, namespace)

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from fairburst.config import Config
     from fairburst.kube.api.client import ApiClient
     from fairburst.kube.look import Look
+    from fairburst.policy.model import ClusterSnapshot, QueueDecision
 
 ROWS_SHOWN = 6
 HELD_BY_NODES = "It has what the nodes hold of its pods; the rest waits for more nodes or for work to end."
+WAITS_FOR_ROOM = "Its share covers all that it wants; its pods wait for work of others to end, or to be created."
 
 
 def status(
@@ -94,8 +96,7 @@ def summary(seen: Look, leads: dict[str, Any], now: float) -> dict[str, Any]:
         }
         for at, name in enumerate(snapshot.resources)
     ]
-    decisions = [result.decisions[row] for row in range(len(snapshot.queues)) if snapshot.demand[row].any()]
-    reasons = {one.queue: HELD_BY_NODES if one.reason == "DemandMet" else one.message for one in decisions}
+    reasons = {one.queue: _why(one, snapshot, row) for row, one in enumerate(result.decisions) if snapshot.demand[row].any()}
     return {
         "pool": pool,
         "nodes": len(seen.view.nodes),
@@ -111,6 +112,15 @@ def summary(seen: Look, leads: dict[str, Any], now: float) -> dict[str, Any]:
             if (found := condition(obj.get("status") or {}, "Ready")).get("status") == "False"
         ],
     }
+
+
+def _why(decision: QueueDecision, snapshot: ClusterSnapshot, row: int) -> str:
+    """Return why work of the queue waits, if some does."""
+    from fairburst.policy.tolerance import exceeds  # noqa: PLC0415
+
+    if decision.reason != "DemandMet":
+        return decision.message
+    return WAITS_FOR_ROOM if exceeds(snapshot.demand[row], snapshot.usage[row]).any() else HELD_BY_NODES
 
 
 def _print(found: dict[str, Any]) -> None:

@@ -1,11 +1,12 @@
-"""Import of Kopf without the `kubernetes` client. If that is installed, Kopf loads it for handlers that pass the library's objects.
+"""Import of Kopf without the `kubernetes` client, and without one of its warnings.
 
-Our handlers don't, and nothing else in a pod needs the library (`kube/api/auth.py` loads it for kubeconfigs). It would take more than a
+If that is installed, Kopf loads it for handlers that pass the library's objects. Our handlers don't, and nothing else in a pod needs the library (`kube/api/auth.py` loads it for kubeconfigs). It would take more than a
 tenth of an idle operator's memory.
 """
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,5 +27,8 @@ def _as_if_missing(name: str) -> Iterator[None]:
 
 with _as_if_missing("kubernetes"):
     import kopf
+
+# Kopf runs in a thread of its own, and warns at each start that it takes no signals there. The process does.
+logging.getLogger("kopf._core.reactor.running").addFilter(lambda record: not record.getMessage().startswith("OS signals are ignored"))
 
 __all__ = ["kopf"]

@@ -22,12 +22,15 @@ from fairburst.kube.enforce.fifo_admission import oversize
 from fairburst.kube.enforce.next_start import WholeWork, held_jobs, highest_level
 from fairburst.kube.enforce.suspend import kind_of, start_order
 from fairburst.kube.queues.queue_set import QueueEntry
+from fairburst.kube.rounds.demands import amounts_wanted
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.usage.demand import HeldJob, NamespaceDemand, Owner
 from fairburst.kube.usage.gated_pods import GatedPod
 from fairburst.kube.views.explanation import NOTHING_WAITS, cause, explanation
 from fairburst.kube.views.forecast_view import START_FORECAST, StartForecast
 from fairburst.kube.workloads.registry import KINDS
+from fairburst.policy.arrays import BoolArray
+from fairburst.policy.model import ClusterSnapshot
 from fairburst.policy.tolerance import exceeds
 from fairburst.quantity import format_quantity
 
@@ -116,7 +119,7 @@ class WorkEvents:
         self._budget = min(self._budget + EVENTS_PER_SECOND * max(0.0, now - self._last), EVENTS_PER_SECOND * WAITED_SECONDS)
         self._last = now
         governing = plan.queue_set.governing
-        rows = np.flatnonzero(exceeds(plan.snapshot.demand, plan.snapshot.usage).any(axis=1)).tolist()
+        rows = np.flatnonzero(_may_wait(plan.snapshot)).tolist()
         for namespace in self._known.keys() - {governing[row].space for row in rows}:
             del self._known[namespace]
         ready = [found for row in self._in_turn(rows) for found in self._look(plan, row, demands, gated, now)]
@@ -157,7 +160,7 @@ class WorkEvents:
         count = len(held_pods) + len(demand.lacking) + (len(demand.held) if held == "Jobs" else 0)
         has_turns = held == "Jobs" and row in plan.snapshot.next_start  # only held Jobs are compared with the level
         work = held_jobs(demand, plan.snapshot.resources) if has_turns else None
-        queue = _QueueSentence(entry.qualified_name, work, demand.no_node, plan, row)
+        queue = _QueueSentence(entry.qualified_name, work, demand, plan, row)
         present = self._known[entry.space] = dict[str, _Published]()
         for place, one in enumerate(objects):
             why, known = queue.cause(one), former.get(one.uid)
@@ -179,10 +182,11 @@ class WorkEvents:
 class _QueueSentence:
     """Says why the work of one queue waits."""
 
-    def __init__(self, queue: str, work: WholeWork | None, no_node: Container[str], plan: RoundPlan, row: int) -> None:
-        self._no_node = no_node
+    def __init__(self, queue: str, work: WholeWork | None, demand: NamespaceDemand, plan: RoundPlan, row: int) -> None:
+        self._no_node: Container[str] = demand.no_node
         self._queue, self._decision, self._resources = queue, plan.result.decisions[row], plan.snapshot.resources
-        self._demand, self._usage = plan.snapshot.demand[row], plan.snapshot.usage[row]
+        self._demand = np.maximum(amounts_wanted(demand, self._resources), plan.snapshot.demand[row])  # the latter is at most the pool
+        self._usage = plan.snapshot.usage[row]
         self._level = highest_level(row, plan.result.level[row], work, plan.snapshot)
 
     def cause(self, one: WaitingObject) -> tuple[str, str]:
@@ -211,6 +215,13 @@ class _QueueSentence:
         when = "" if start is None else f" {start.sentence(wall)}"
         warning = reason in {LARGER_THAN_LEVEL, LARGER_THAN_NODES}
         return WorkEvent(one.involved, reason, f"{_situation(one.of)}, {where}. {why}{when}", warning)
+
+
+def _may_wait(snapshot: ClusterSnapshot) -> BoolArray:
+    """(N,) whether work of a queue may wait: it uses less than it wants, or it wants the whole pool or more."""
+    waits: BoolArray = exceeds(snapshot.demand, snapshot.usage).any(axis=1)
+    offered = snapshot.live_capacity > 0
+    return waits | ((snapshot.demand >= snapshot.live_capacity) & offered).any(axis=1)
 
 
 def behind_gates(entry: QueueEntry, gated: Callable[[str], Sequence[GatedPod]]) -> Sequence[GatedPod]:
