@@ -1,7 +1,7 @@
 """Import of Kopf without the `kubernetes` client, and without one of its warnings.
 
-If that is installed, Kopf loads it for handlers that pass the library's objects. Our handlers don't, and nothing else in a pod needs the library (`kube/api/auth.py` loads it for kubeconfigs). It would take more than a
-tenth of an idle operator's memory.
+If that is installed, Kopf loads it for handlers that pass the library's objects. Our handlers don't, and nothing else in a pod needs the
+library (`kube/api/auth.py` loads it for kubeconfigs). It would take more than a tenth of an idle operator's memory.
 """
 
 from __future__ import annotations
