@@ -127,7 +127,10 @@ def memories(draw: st.DrawFn) -> QueueMemory:
         value, rate, lately = draw(thousandths), draw(millionths), draw(thousandths)
         if any((value, rate, lately)):
             memory = replace(memory, balance_value=-value, balance_rate=rate, recent_value=lately, balance_as_of=now)
-    if promise.kind is QueueKind.THROUGHPUT or granted is None:
+    if promise.kind is QueueKind.THROUGHPUT:
+        return memory
+    memory = replace(memory, bursts=draw(st.integers(0, 99)), met=draw(st.integers(0, 99)), missed=draw(st.integers(0, 99)))
+    if granted is None:
         return memory
     window = draw(windows())
     counted = window.state in {WindowState.OPEN, WindowState.OVERDUE}
@@ -138,9 +141,6 @@ def memories(draw: st.DrawFn) -> QueueMemory:
         period_started=draw(times),
         last_opened=draw(st.none() | times),
         debt=draw(thousandths),
-        bursts=draw(st.integers(0, 99)),
-        met=draw(st.integers(0, 99)),
-        missed=draw(st.integers(0, 99)),
         fair_value=draw(thousandths),
         fair_rate=draw(millionths),
         fair_as_of=now,
@@ -164,6 +164,12 @@ class TestRoundTrip:
     @given(memories())
     def test_every_field_of_the_memory_survives(self, memory: QueueMemory) -> None:
         assert recalled(status_of(status_input(memory), {}, RESOURCES, WALL)) == memory
+
+    def test_a_latency_queue_that_has_lost_its_guarantee_keeps_the_counts_of_its_bursts(self) -> None:
+        memory = replace(latency_memory(), guarantee_class=GuaranteeClass.ELASTIC, window=None, bursts=7, met=5, missed=2)
+        back = recalled(status_of(status_input(memory), {}, RESOURCES, WALL))
+        assert back is not None
+        assert (back.bursts, back.met, back.missed) == (7, 5, 2)
 
     @given(memories(), st.floats(0.0, 600.0))
     def test_counters_read_the_same_however_late_they_are_written(self, memory: QueueMemory, late: float) -> None:

@@ -103,12 +103,15 @@ def status_of(item: StatusInput, current: Mapping[str, Any], resources: tuple[st
         status["uncertainty"] = dict(item.uncertainty)
     if item.bursts_seen is not None:
         status["internal"]["burstsSeen"] = dict(item.bursts_seen)
+    return with_copies(status | _bursts(decision, memory))
+
+
+def _bursts(decision: QueueDecision, memory: QueueMemory) -> dict[str, Any]:
+    """Return the window and the counts, which outlive it: a queue that has lost its guarantee may get it back."""
+    counts = {"bursts": memory.bursts, "met": memory.met, "missed": memory.missed}
     if decision.window is not None:
-        status |= {
-            "window": _window(decision),
-            "history": {"bursts": memory.bursts, "met": memory.met, "missed": memory.missed},
-        }
-    return with_copies(status)
+        return {"window": _window(decision), "history": counts}
+    return {"history": counts} if any(counts.values()) else {}
 
 
 def _suggestion(item: StatusInput, current: Mapping[str, Any]) -> dict[str, Any]:
