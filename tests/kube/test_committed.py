@@ -59,6 +59,8 @@ async def test_a_first_start_finds_nothing() -> None:
         '{"version": 1, "asOf": 0, "committed": {"cpu": -4}}',
         '{"version": 1, "asOf": null, "committed": {"cpu": 1}}',
         '{"version": 1, "asOf": Infinity, "committed": {"cpu": 1}}',
+        pytest.param('{"version": 1, "asOf": 1%s, "committed": {"cpu": 1}}' % ("0" * 400), id="a number that no float holds"),
+        pytest.param("[" * 100_000, id="nested too deeply to be read"),
     ],
 )
 async def test_what_cannot_be_read_starts_anew_with_a_warning(content: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -259,6 +259,8 @@ def test_the_memory_comes_back_as_it_was() -> None:
         pytest.param('{"version": 1}', MemoryFormatError, id="fields missing"),
         pytest.param(dump_reclaim(REMEMBERED).replace("5.5", '"x"'), MemoryFormatError, id="no number"),
         pytest.param(dump_reclaim(REMEMBERED).replace("5.5", "Infinity"), MemoryFormatError, id="no finite number"),
+        pytest.param(dump_reclaim(REMEMBERED).replace("5.5", f"1{'0' * 400}"), MemoryFormatError, id="a number that no float holds"),
+        pytest.param("[" * 100_000, MemoryFormatError, id="nested too deeply to be read"),
         pytest.param(dump_reclaim(REMEMBERED).replace('"version": 1', '"version": 2'), NewerMemoryError, id="newer"),
     ],
 )

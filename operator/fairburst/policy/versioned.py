@@ -12,7 +12,7 @@ def parse(text: str, what: str) -> object:
     """Return the JSON value of `text`. Raises MemoryFormatError, which names `what` should have been read."""
     try:
         value: object = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MemoryFormatError(f"{what}: expected JSON, found {text[:40]!r}: {error}") from error
     return value
 

@@ -76,6 +76,8 @@ class TestMemory:
             pytest.param("[]", MemoryFormatError, id="no object"),
             pytest.param('{"version": 2}', NewerMemoryError, id="newer"),
             pytest.param('{"version": 1}', MemoryFormatError, id="fields missing"),
+            pytest.param("[" * 100_000, MemoryFormatError, id="nested too deeply to be read"),
+            pytest.param('{"version": 1, "reserve_ratio": 1%s}' % ("0" * 400), MemoryFormatError, id="a number that no float holds"),
         ],
     )
     def test_damaged_memory_is_refused_as_a_whole(self, text: str, error: type[Exception]) -> None:

@@ -41,7 +41,7 @@ class CommittedCapacity:
                 raise ValueError(f"expected finite numbers of zero or more, found {content}")
         except NotFound:
             return None
-        except (ApiError, AttributeError, KeyError, TypeError, ValueError) as error:
+        except (ApiError, AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             event(logger, logging.WARNING, "committed capacity not readable, measuring it again", name=self._text.name, problem=str(error))
             return None
         self._saved = amounts

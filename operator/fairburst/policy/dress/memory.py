@@ -86,7 +86,7 @@ def decode_dress(value: object) -> DressMemory:
     whole = versioned(value, VERSION, "memory of DRESS")
     try:
         return _decode(whole)
-    except (KeyError, AttributeError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, AttributeError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise MemoryFormatError(f"memory of DRESS, version {whole['version']}: {type(error).__name__}: {error}") from error
 
 

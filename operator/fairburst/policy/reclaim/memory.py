@@ -33,7 +33,7 @@ def load_reclaim(text: str) -> ReclaimMemory:
             _number(whole["allowance_as_of"]),
             {str(key): _number(until) for key, until in whole.get("asked", {}).items()},  # missing in older texts
         )
-    except (KeyError, AttributeError, TypeError) as error:
+    except (KeyError, AttributeError, TypeError, OverflowError) as error:
         raise MemoryFormatError(f"{_WHAT}, version {whole['version']}: {type(error).__name__}: {error}") from error
 
 
