@@ -44,7 +44,7 @@ from fairburst.policy.model import (
 from tests.support.fake_api import merge_patch
 from tests.support.objects import WALL, stored_queue
 from tests.support.queues import full_status, to_status
-from tests.support.status_inputs import NAME, PRIORITY, RESOURCES, status_input
+from tests.support.status_inputs import NAME, PRIORITY, RESOURCES, latency_memory, status_input
 
 # Times are kept to the microsecond, amounts of dominant-share-seconds to a thousandth, rates to a millionth of capacity.
 times = st.integers(-3_600_000_000, 3_600_000_000).map(lambda micro: WALL + micro / 1e6)
@@ -253,24 +253,6 @@ class TestSettled:
         busy = replace(memory, period_started=WALL + 600, fair_as_of=WALL + 600, ledger_as_of=WALL + 600, **change)
         patch = merge_difference(stored, status_of(status_input(busy), stored, RESOURCES, WALL + 601))
         assert "periodStarted" in patch["internal"]
-
-
-def latency_memory() -> QueueMemory:
-    """An armed sporadic queue that has received nothing."""
-    spec = QueueSpec(NAME, QueueKind.LATENCY, (WALL, NAME), 1.0, Burst({"cpu": 4.0}, 10.0, 10.0), Sporadic(60.0))
-    decision = AdmissionDecision(NAME, GuaranteeClass.HARD, "Fits", "all fits.", None, None, None)
-    return QueueMemory(
-        promise=spec,
-        guarantee_class=GuaranteeClass.HARD,
-        admission_order=0,
-        decision=decision,
-        window=Window(WindowState.ARMED, 0, WALL, math.inf, None, None),
-        period_started=WALL,
-        last_opened=WALL,
-        ledger_as_of=WALL,
-        fair_rate=0.5,
-        fair_as_of=WALL,
-    )
 
 
 class TestConditions:

@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.views.conditions import ConditionValue
 from fairburst.kube.views.status import StatusInput
-from fairburst.policy.model import QueueDecision, QueueMemory
-from tests.support.objects import stored_queue
+from fairburst.policy.model import (
+    AdmissionDecision,
+    Burst,
+    GuaranteeClass,
+    QueueDecision,
+    QueueKind,
+    QueueMemory,
+    QueueSpec,
+    Sporadic,
+    Window,
+    WindowState,
+)
+from tests.support.objects import WALL, stored_queue
 
 RESOURCES = ("cpu", "memory")
 NAME = "burst/queue"
 PRIORITY = {"className": "fairburst-hard", "value": 2000, "preemptionPolicy": "Never"}
+
+
+def latency_memory() -> QueueMemory:
+    """An armed sporadic queue that has received nothing."""
+    spec = QueueSpec(NAME, QueueKind.LATENCY, (WALL, NAME), 1.0, Burst({"cpu": 4.0}, 10.0, 10.0), Sporadic(60.0))
+    decision = AdmissionDecision(NAME, GuaranteeClass.HARD, "Fits", "all fits.", None, None, None)
+    return QueueMemory(
+        promise=spec,
+        guarantee_class=GuaranteeClass.HARD,
+        admission_order=0,
+        decision=decision,
+        window=Window(WindowState.ARMED, 0, WALL, math.inf, None, None),
+        period_started=WALL,
+        last_opened=WALL,
+        ledger_as_of=WALL,
+        fair_rate=0.5,
+        fair_as_of=WALL,
+    )
 
 
 def status_input(memory: QueueMemory, reason: str = "Ready") -> StatusInput:

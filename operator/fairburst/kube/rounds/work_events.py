@@ -219,9 +219,10 @@ class _QueueSentence:
 
 def _may_wait(snapshot: ClusterSnapshot) -> BoolArray:
     """(N,) whether work of a queue may wait: it uses less than it wants, or it wants the whole pool or more."""
-    waits: BoolArray = exceeds(snapshot.demand, snapshot.usage).any(axis=1)
     offered = snapshot.live_capacity > 0
-    return waits | ((snapshot.demand >= snapshot.live_capacity) & offered).any(axis=1)
+    wants_all = (snapshot.demand >= snapshot.live_capacity) & offered
+    waits: BoolArray = (exceeds(snapshot.demand, snapshot.usage) | wants_all).any(axis=1)
+    return waits
 
 
 def behind_gates(entry: QueueEntry, gated: Callable[[str], Sequence[GatedPod]]) -> Sequence[GatedPod]:

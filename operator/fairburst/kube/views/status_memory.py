@@ -25,6 +25,15 @@ def memory_of(obj: Mapping[str, Any]) -> QueueMemory | None:
         return None
 
 
+def is_readable(obj: Mapping[str, Any]) -> bool:
+    """Return whether the status is one that the operator could have written."""
+    try:
+        parse_status(obj)
+    except InvalidQueueError:
+        return False
+    return True
+
+
 def _memory_of(obj: Mapping[str, Any]) -> QueueMemory | None:
     status = parse_status(obj)
     raw = (obj.get("status") or {}).get("promise")

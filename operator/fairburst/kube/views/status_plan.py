@@ -13,6 +13,7 @@ from fairburst.kube.queues.queue_set import INTERNAL_ERROR, QueueEntry
 from fairburst.kube.views.conditions import ATTAINABLE, ConditionValue
 from fairburst.kube.views.forecast_view import START_FORECAST
 from fairburst.kube.views.status import StatusInput, condition_list, status_of
+from fairburst.kube.views.status_memory import is_readable
 
 FIGURES_PER_SECOND = 10.0  # limits status writes of hundreds of busy queues
 ANSWERS_SHARE = 0.2  # fewer are written where an answer takes so long that this part of the time would be waiting for one
@@ -77,6 +78,7 @@ class StatusPlanner:
         self._written_at: dict[str, float] = {}
         self._last_published: dict[str, tuple[Any, ...]] = {}
         self._turns: dict[str, float] = {}
+        self._readable: dict[str, tuple[Mapping[str, Any], bool]] = {}  # the status last looked at, by uid
         self._last_turn = self._planned_at = -math.inf
 
     @property
@@ -106,7 +108,7 @@ class StatusPlanner:
                 _defer(dues, item, accounts)
                 continue
             self._last_published[uid] = published
-            status = self._status(item, current, resources, wall)
+            status = self._status(item, current if self._is_readable(item.entry, current) else {}, resources, wall)
             patch = merge_difference(current, status)
             write = StatusWrite(item.entry, patch, status)
             if patch and (_is_news(current, status, patch) or (now >= accounts and _has_accounts(item, patch))):
@@ -128,6 +130,13 @@ class StatusPlanner:
             self._last_turn = max(self._last_turn, now) + 1.0 / self.figures_per_second
             self._turns[uid] = self._last_turn
         return self._turns[uid]
+
+    def _is_readable(self, entry: QueueEntry, current: Mapping[str, Any]) -> bool:
+        """Return whether the next leader could read the stored status. If not, another client has written it, and nothing of it is kept."""
+        known = self._readable.get(entry.uid)
+        if known is None or known[0] is not current:
+            known = self._readable[entry.uid] = current, is_readable(entry.obj)
+        return known[1]
 
     def _status(self, item: StatusInput, current: Mapping[str, Any], resources: tuple[str, ...], wall: float) -> dict[str, Any]:
         """Return the desired status. If it cannot be built, return the present one with the reason as its Ready condition."""
@@ -157,6 +166,7 @@ class StatusPlanner:
         self._written_at = {uid: at for uid, at in self._written_at.items() if uid in uids}
         self._last_published = {uid: published for uid, published in self._last_published.items() if uid in uids}
         self._turns = {uid: at for uid, at in self._turns.items() if uid in uids}
+        self._readable = {uid: known for uid, known in self._readable.items() if uid in uids}
 
 
 def _defer(dues: dict[str, float], item: StatusInput | StatusWrite, at: float) -> None:
