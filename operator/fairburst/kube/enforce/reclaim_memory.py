@@ -29,7 +29,7 @@ class SavedReclaim:
     """Loads and saves one pool's memory of reclaim."""
 
     def __init__(self, client: ApiClient, namespace: str, pool: str) -> None:
-        self._text = SavedText(client, namespace, memory_name(pool), KEY)
+        self.text = SavedText(client, namespace, memory_name(pool), KEY)
         self._saved = ReclaimMemory()
         self._next_at = -math.inf
         self._writing = asyncio.Lock()
@@ -37,12 +37,13 @@ class SavedReclaim:
     async def load(self) -> ReclaimMemory:
         """Return the saved memory; an empty one if none is saved or it cannot be read."""
         try:
-            text = await self._text.read()
+            text = await self.text.read()
             self._saved = ReclaimMemory() if text is None else load_reclaim(text)
         except NotFound:
             pass
         except (ApiError, PolicyError) as error:
-            event(logger, logging.WARNING, "memory of reclaim not readable, starting empty", name=self._text.name, problem=str(error))
+            self.text.replace_unreadable(dump_reclaim(self._saved) if isinstance(error, PolicyError) else None)
+            event(logger, logging.WARNING, "memory of reclaim not readable, starting empty", name=self.text.name, problem=str(error))
         return self._saved
 
     async def save(self, current: Callable[[], ReclaimMemory], *, ahead: bool = False) -> bool:
@@ -62,9 +63,9 @@ class SavedReclaim:
 
     async def _write(self, memory: ReclaimMemory) -> bool:
         try:
-            written = await self._text.write(dump_reclaim(memory))
+            written = await self.text.write(dump_reclaim(memory))
         except ApiError as error:
-            event(logger, logging.DEBUG, "memory of reclaim not saved", name=self._text.name, problem=str(error))
+            event(logger, logging.DEBUG, "memory of reclaim not saved", name=self.text.name, problem=str(error))
             return False
         self._saved = memory if written else self._saved
         return written

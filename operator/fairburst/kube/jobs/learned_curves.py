@@ -70,7 +70,7 @@ class RunStore:
     """Loads and saves one pool's runs. `unreadable`: why the saved data is unusable, None if it is usable."""
 
     def __init__(self, client: ApiClient, namespace: str, pool: str) -> None:
-        self._text = SavedText(client, namespace, job_runs_name(pool), KEY)
+        self.text = SavedText(client, namespace, job_runs_name(pool), KEY)
         self._saved = Observations()
         self._next_save = 0.0
         self._untouchable = False
@@ -79,13 +79,14 @@ class RunStore:
     async def load(self) -> Observations:
         """Return the saved runs, or none if the saved data is unusable."""
         try:
-            self._saved = self._read(await self._text.read())
+            self._saved = self._read(await self.text.read())
         except NotFound:
             return self._saved
         except (ApiError, ValueError, RecursionError) as error:
             self._untouchable |= isinstance(error, ApiError)  # the saved data is unknown, so it must not be overwritten
+            self.text.replace_unreadable()
             self.unreadable = str(error)
-            event(logger, logging.ERROR, "job runs not readable, no curve is learned from them", name=self._text.name, problem=str(error))
+            event(logger, logging.ERROR, "job runs not readable, no curve is learned from them", name=self.text.name, problem=str(error))
         return self._saved
 
     async def save(self, observations: Observations) -> None:
@@ -96,10 +97,10 @@ class RunStore:
         content = json.dumps({"version": VERSION, "families": as_values(observations)})
         self._next_save = now + SAVE_SECONDS
         try:
-            if await self._text.write(content):
+            if await self.text.write(content):
                 self._saved, self.unreadable = observations, None
         except ApiError as error:
-            event(logger, logging.DEBUG, "job runs not saved", name=self._text.name, problem=str(error))
+            event(logger, logging.DEBUG, "job runs not saved", name=self.text.name, problem=str(error))
 
     def _read(self, text: object) -> Observations:
         content = json.loads(text) if isinstance(text, str) else None

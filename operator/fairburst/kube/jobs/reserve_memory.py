@@ -27,19 +27,21 @@ class ReserveMemory:
     """Loads and saves one pool's memory of DRESS. Written only when it has changed, at most once every few seconds."""
 
     def __init__(self, client: ApiClient, namespace: str, pool: str) -> None:
-        self._text = SavedText(client, namespace, memory_name(pool), KEY)
+        self.text = SavedText(client, namespace, memory_name(pool), KEY)
         self._saved: DressMemory | None = None
         self._next_at = -math.inf
 
     async def load(self) -> DressMemory | None:
         """Return the saved memory, or None if there is no usable one."""
+        self._saved = None
         try:
-            text = await self._text.read()
+            text = await self.text.read()
             self._saved = None if text is None else load_dress(text)
         except NotFound:
             return None
         except (ApiError, PolicyError, AttributeError, TypeError) as error:
-            event(logger, logging.WARNING, "memory of small jobs not readable, starting empty", name=self._text.name, problem=str(error))
+            self.text.replace_unreadable()
+            event(logger, logging.WARNING, "memory of small jobs not readable, starting empty", name=self.text.name, problem=str(error))
             return None
         return self._saved
 
@@ -50,10 +52,10 @@ class ReserveMemory:
             return
         self._next_at = now + SAVE_SECONDS
         try:
-            if await self._text.write(dump_dress(memory)):
+            if await self.text.write(dump_dress(memory)):
                 self._saved = memory
         except ApiError as error:
-            event(logger, logging.DEBUG, "memory of small jobs not saved", name=self._text.name, problem=str(error))
+            event(logger, logging.DEBUG, "memory of small jobs not saved", name=self.text.name, problem=str(error))
 
 
 def _is_news(memory: DressMemory, saved: DressMemory | None) -> bool:

@@ -25,14 +25,15 @@ class CommittedCapacity:
     """Loads and saves one pool's mark. Written only when it changes by more than rounding."""
 
     def __init__(self, client: ApiClient, namespace: str, pool: str) -> None:
-        self._text = SavedText(client, namespace, memory_name(pool), KEY)
+        self.text = SavedText(client, namespace, memory_name(pool), KEY)
         self._saved: dict[str, float] = {}
         self._retry_at = 0.0
 
     async def load(self) -> tuple[tuple[str, ...], FloatArray, float] | None:
         """Return (resources, amounts, monotonic time of the mark); None if none is saved or it cannot be read."""
+        self._saved = {}
         try:
-            content = json.loads(await self._text.read() or "")
+            content = json.loads(await self.text.read() or "")
             if content["version"] != VERSION:
                 raise ValueError(f"expected version {VERSION}, found {content['version']}")
             amounts = {str(resource): float(amount) for resource, amount in content["committed"].items()}
@@ -42,7 +43,8 @@ class CommittedCapacity:
         except NotFound:
             return None
         except (ApiError, AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-            event(logger, logging.WARNING, "committed capacity not readable, measuring it again", name=self._text.name, problem=str(error))
+            self.text.replace_unreadable()
+            event(logger, logging.WARNING, "committed capacity not readable, measuring it again", name=self.text.name, problem=str(error))
             return None
         self._saved = amounts
         return tuple(amounts), np.array(list(amounts.values())), time.monotonic() - max(0.0, time.time() - as_of)
@@ -54,8 +56,8 @@ class CommittedCapacity:
             return
         content = json.dumps({"version": VERSION, "asOf": time.time(), "committed": current})
         try:
-            if await self._text.write(content):
+            if await self.text.write(content):
                 self._saved = current
         except ApiError as error:
             self._retry_at = time.monotonic() + SAVE_SECONDS
-            event(logger, logging.DEBUG, "committed capacity not saved", name=self._text.name, problem=str(error))
+            event(logger, logging.DEBUG, "committed capacity not saved", name=self.text.name, problem=str(error))
