@@ -1,4 +1,4 @@
-"""Text in a ConfigMap is written again where somebody has deleted or changed it, as long as a process knows it."""
+"""Text in a ConfigMap is written again where another client has deleted or changed it, as long as a process knows it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The operator's memory outside of the queues' statuses: loaded before a process leads, saved concurrently with the rounds.
 
-Changes made during a save are coalesced into the next one. What is saved is looked at every few seconds, and written again if somebody has
-damaged it. Decides nothing.
+Changes made during a save are coalesced into the next one. What is saved is looked at every few seconds, and written again if another
+client has damaged it. Decides nothing.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Memories:
         await self._reclaim.save(lambda: engine.reclaim.memory)
 
     async def _restore(self) -> None:
-        """Write again what somebody has deleted or changed: this process may be the only one that still knows it."""
+        """Write again what another client has deleted or changed: this process may be the only one that still knows it."""
         texts = [self._committed.text, self._reserve.text, self._reclaim.text, *([self._job_runs.text] if self._learn else [])]
         try:
             stored = {name: await stored_texts(self._client, self._namespace, name) for name in sorted({text.name for text in texts})}

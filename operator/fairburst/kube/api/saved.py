@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import AlreadyExists, NotFound, TooManyRequests, Unavailable
 
-# Between two looks at what is saved: somebody may have deleted or damaged it, and the next leader would find nothing.
+# Between two looks at what is saved: another client may have deleted or damaged it, and the next leader would find nothing.
 LOOK_SECONDS = 10.0
 # Time between two saves of state that changes all the time. With the round before a save, a take-over finds state at most 5 s old.
 SAVE_SECONDS = 4.0
