@@ -118,6 +118,18 @@ def test_a_pod_that_its_gate_has_let_go_does_not_grow(arena: Arena) -> None:
     arena.wait_running(other.name, 8, "the other's fair share to run")
 
 
+def test_a_pod_that_waits_for_its_gate_does_not_grow_while_it_is_released(arena: Arena) -> None:
+    """The operator decides by what the pod requested when it was seen last, and its patch is on its way for some milliseconds."""
+    cheat = arena.tenant(enforcement="Gate", limits={"cpu": "2"})
+    until(lambda: not refusal(lambda: cheat.create(pod("first", "2"))), 30, "the quota to be a ceiling")
+    arena.wait_running(cheat.name, 1, "the first pod")
+    cheat.create(pod("small", "100m"))
+    said = resize(cheat, "small", "8")
+    assert "spec.containers: expected requests to stay or to shrink" in said
+    assert requested(arena, cheat) == ["100m", "2"], "what the attacker gained"
+    assert resize(cheat, "small", "50m") == ""
+
+
 def test_a_pod_that_the_gate_of_a_further_queue_has_let_go_does_not_grow_and_one_of_the_default_queue_may(arena: Arena) -> None:
     """The quota of the further queue is a ceiling, and that of the default queue is at its level."""
     cheat, label = arena.tenant(), "fairburst.dev/queues-hold"

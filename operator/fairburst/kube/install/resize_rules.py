@@ -1,15 +1,15 @@
-"""The ValidatingAdmissionPolicies that keep a pod at the size for which its gate was removed. Values, as YAML.
+"""The ValidatingAdmissionPolicies that keep a pod at the size for which its gate is removed. Values, as YAML.
 
 In Gate mode the operator decides which pods start, and the quota is a ceiling far above the queue's level. The subresource `pods/resize`
-would let a pod of 100m grow to 8 cpu once it runs. In the other modes the quota bounds a resize as it bounds a creation. Where several
-queues share a namespace, the class of a pod says which one has released it.
+would let a pod of 100m grow to 8 cpu once it runs, or while the patch that removes its gate is on its way. In the other modes the quota
+bounds a resize as it bounds a creation. Where several queues share a namespace, the class of a pod says which one releases it.
 """
 
 from __future__ import annotations
 
 from fairburst.config import Config
 from fairburst.kube.install.scope import POLICY_API, Manifest, denying, managed_namespaces
-from fairburst.kube.names import GATE, GROUP, HOLDS_LABEL, LANE_CLASSES, LANE_LABELS, LANES_HOLD_LABEL, POOL_LABEL
+from fairburst.kube.names import GROUP, HOLDS_LABEL, LANE_CLASSES, LANE_LABELS, LANES_HOLD_LABEL, POOL_LABEL
 
 _OPERATES = f"authorizer.group('{GROUP}').resource('latencyqueues').namespace(request.namespace).check('operate').allowed()"
 _CONTAINERS = "spec.containers + {0}.spec.?initContainers.orValue([])"
@@ -34,16 +34,14 @@ def resize_policies(config: Config) -> list[Manifest]:
     grows = f"!({_no_more('object.spec', 'oldObject.spec')}) || !({mine}).all(new, ({before}).exists(old, old.name == new.name && "
     grows += f"{_no_more('new', 'old')}))"
     sentence = (
-        "spec.containers: expected requests to stay or to shrink, because the queue released the pod for what it requests; delete the pod "
+        "spec.containers: expected requests to stay or to shrink, because the queue releases the pod for what it requests; delete the pod "
         "and create a larger one"
     )
-    gated = f"object.spec.?schedulingGates.orValue([]).exists(one, one.name == '{GATE}')"
     spec = {
         "failurePolicy": "Fail",
         "matchConstraints": {
             "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods/resize"]}]
         },
-        "matchConditions": [{"name": "released", "expression": f"!({gated})"}],
         "variables": [
             {"name": "labels", "expression": "namespaceObject.metadata.?labels.orValue({})"},
             {"name": "lane", "expression": f"object.spec.?priorityClassName.orValue('').replace('{LANE_CLASSES[1][:-1]}', '')"},
