@@ -69,6 +69,8 @@ SIZES = [
         "small",
         id="an init container before the sidecar",
     ),
+    pytest.param(job_manifest(container("1"), init=(container("1m"),) * 99), "small", id="a hundred containers"),
+    pytest.param(job_manifest(container("1"), init=(container("1m"),) * 100), "large", id="more than a hundred containers"),
     pytest.param(job_manifest({}), "large", id="no requests: size not known"),
     pytest.param(job_manifest(container("1", None)), "large", id="no memory request: size not known"),
     pytest.param(job_manifest(container("1"), {}), "large", id="one container without requests"),

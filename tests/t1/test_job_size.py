@@ -107,6 +107,15 @@ def test_a_size_is_fixed_at_creation_also_for_a_suspended_job_whose_template_may
     assert of_both(job) == ("large", "large")
 
 
+def test_thousands_of_init_containers_make_no_job_small(installed: Cluster, governed: Callable[..., str]) -> None:
+    """The API server ignores a policy whose expression costs too much: the Job of 16 cpu kept its tenant's label."""
+    here = governed(IN_FORCE)
+    liar = job_manifest(container("1m", "1Mi"), init=(*(container("1m", "1Mi"),) * 2000, container("8")), parallelism=2)
+    liar["metadata"]["labels"] = {SIZE_LABEL: "small"}
+    liar["spec"]["template"]["metadata"] = {"labels": {SIZE_LABEL: "small"}}
+    assert of_both(stored(installed, here, liar)) == ("large", "large")
+
+
 @pytest.mark.parametrize(
     "status",
     [

@@ -16,6 +16,7 @@ from fairburst.kube.workloads.job import pods_at_once
 
 SIZE_LABEL = "fairburst.dev/size"
 SMALL, LARGE = "small", "large"
+MOST_CONTAINERS = 100  # of a pod, init containers included; at 400 the expression still costs less than the API server permits
 ROUNDING = 1e-9  # relative; hides floating-point noise, so that three pods of 100m are not more than 300m
 
 
@@ -29,8 +30,11 @@ def size_of(job: Job, threshold: Mapping[str, float]) -> str:
     """Return the label's value for a Job, in the operator's arithmetic. `threshold` in resource units by resource; empty: all Jobs are
     large.
     """
+    pod = job.spec.template.spec
+    if len(pod.containers) + len(pod.init_containers or ()) > MOST_CONTAINERS:
+        return LARGE
     request = full_request(job)
-    if not threshold or not request or template_lacks_requests(job.spec.template.spec, threshold):
+    if not threshold or not request or template_lacks_requests(pod, threshold):
         return LARGE
     fits = all(request.get(resource, 0.0) <= limit * (1 + ROUNDING) for resource, limit in threshold.items())
     return SMALL if fits else LARGE
@@ -86,7 +90,8 @@ def size_variables(threshold: str) -> list[dict[str, str]]:
         "podLevel": "size(variables.spec.?resources.?requests.orValue({})) + size(variables.spec.?resources.?limits.orValue({})) > 0",
         "known": "variables.podLevel || ['cpu', 'memory'].all(k, !(k in variables.threshold) || "
         f"(variables.containers + variables.inits).all(c, {_named('c', 'k')}.hasValue()))",
-        "size": f"size(variables.threshold) > 0 && variables.pods > 0.0 && variables.known && variables.threshold.all(k, most, {fits}) ? "
+        "size": f"size(variables.threshold) > 0 && size(variables.containers) + size(variables.inits) <= {MOST_CONTAINERS} && "
+        f"variables.pods > 0.0 && variables.known && variables.threshold.all(k, most, {fits}) ? "
         f"'{SMALL}' : '{LARGE}'",
     }
     return [{"name": name, "expression": expression} for name, expression in variables.items()]
