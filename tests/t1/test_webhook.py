@@ -256,6 +256,8 @@ def test_an_expired_certificate_leaves_pods_without_a_priority_and_refuses_them_
         until(lambda: class_of(cluster, "hard") is None, PATIENCE_SECONDS, "the registration to be noticed")
         said = until(lambda: refusal(lambda: class_of(cluster, "gated")), PATIENCE_SECONDS, "a refusal where a gate must not be missed")
         assert "certificate has expired" in said
+        for where, claim in claims():
+            assert "certificate has expired" in refusal(lambda where=where, claim=claim: create_in(cluster, where, claim)), claim  # type: ignore[misc]
         assert late.asked == []
         for name, text in good_certificates(tmp_path).items():
             (expired / name).write_text(text)
@@ -265,6 +267,22 @@ def test_an_expired_certificate_leaves_pods_without_a_priority_and_refuses_them_
         )
         assert class_of(cluster, "gated") == "fairburst-large"
     cluster.kubectl("label", "namespace", "gated", f"{HOLDS_LABEL}-")
+
+
+def claims() -> list[tuple[str, JsonObject]]:
+    """Return objects by which a tenant takes another place among the queues while no webhook answers, with their namespaces."""
+    job = copy.deepcopy(next(case.values[0] for case in JOBS if case.id == "large"))
+    job["metadata"] = {"name": "liar"}
+    job["spec"]["template"]["metadata"] = {"labels": {"fairburst.dev/size": "small"}}
+    return [
+        ("hard", pod(priorityClassName="fairburst-queue-1")),
+        ("sized", pod(priorityClassName="fairburst-hard")),
+        ("sized", job),
+    ]
+
+
+def create_in(cluster: Cluster, where: str, body: JsonObject) -> str:
+    return cluster.kubectl("create", "-n", where, "-f", "-", input=json.dumps(body))
 
 
 def good_certificates(folder: Path) -> dict[str, str]:

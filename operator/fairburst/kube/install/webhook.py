@@ -5,8 +5,13 @@ from __future__ import annotations
 from fairburst.config import Config
 from fairburst.kube.install.mutating_policies import NEW_JOB_SETS, NEW_JOBS, PRIORITIZED_PODS, SIZED_JOBS
 from fairburst.kube.install.scope import POLICY_API, Manifest, managed_namespaces
-from fairburst.kube.names import HOLDS_LABEL
+from fairburst.kube.jobs.job_size import IS_LABELLED
+from fairburst.kube.names import HOLDS_LABEL, PRIORITY_CLASS_PREFIX
 
+# Such an object would keep a place among the queues that its tenant has chosen: a class, with its quota, or the size of a Job.
+CLAIMS = (
+    f"request.resource.resource == 'pods' ? object.spec.?priorityClassName.orValue('').startsWith('{PRIORITY_CLASS_PREFIX}') : ({IS_LABELLED})"
+)
 TIMEOUT_SECONDS = 2  # an answer takes milliseconds; a longer wait means that the network is down
 
 
@@ -14,10 +19,13 @@ def mutating_webhook(config: Config, client: Manifest) -> Manifest:
     """Return the webhook. `client`: a clientConfig, the address for the API server.
 
     The quota still counts a pod that the webhook missed, so creations need not wait for an operator that is away. In a namespace whose pods
-    are held by a gate, a pod without the gate would run; there creations fail instead. Only creations fail: tenant_rules.py refuses a later
-    change of size.
+    are held by a gate, a pod without the gate would run; there creations fail instead. So do those of pods that name a class of ours, such
+    as that of a further queue whose quota is only a ceiling, and of Jobs that name a size. Only creations fail: tenant_rules.py refuses a
+    later change of size.
     """
-    webhooks = [
+    claims = [{"name": "claims", "expression": CLAIMS}]
+    webhooks = [  # in this order: once `priority` has set a class, each pod names one
+        _webhook("claim", "Fail", [PRIORITIZED_PODS, NEW_JOBS], "NotIn", config, client) | {"matchConditions": claims},
         _webhook("priority", "Ignore", [PRIORITIZED_PODS, SIZED_JOBS, NEW_JOB_SETS], "NotIn", config, client),
         _webhook("hold", "Fail", [PRIORITIZED_PODS, NEW_JOBS], "In", config, client),
     ]
