@@ -11,7 +11,7 @@ from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.names import GATE, HELD_ANNOTATION, HOLDS_LABEL, MANAGED_LABEL, POOL_LABEL, RELEASED_ANNOTATION
 from fairburst.kube.queues.job_annotations import ORIGINAL
 from tests.support.queues import queue
-from tests.support.tenants import BATCH, BURST, BURSTS, FLOOR, HARD, OTHERS, TenantCluster, daemon_set, job, owner, placed, pod, quota
+from tests.support.tenants import BATCH, BURST, BURSTS, FLOOR, HARD, OTHERS, TenantCluster, daemon_set, job, owner, placed, pod, quota, repelling
 
 JsonObject = dict[str, Any]
 
@@ -41,6 +41,7 @@ def two_steps(site: TenantCluster) -> None:
 
 
 NODE = "spec.nodeName: expected none in a managed namespace, found node-000"
+REPELS = "spec.affinity.podAntiAffinity: expected required terms about the namespace of the pod alone"
 LIE = {"metadata": {"labels": {SIZE_LABEL: "small"}}}
 CLASS = "spec.priorityClassName: expected none"
 SIZE = f"expected {SIZE_LABEL} to stay what it was"
@@ -72,6 +73,12 @@ ATTACKS: list[Any] = [
         id="a pod that says it is a small Job's",
     ),
     pytest.param(lambda s: s.team.create(placed("node-000"), BATCH), NODE, id="a pod on a node of its choice, past the gate"),
+    pytest.param(
+        lambda s: s.team.create(repelling(namespaceSelector={}), BATCH), REPELS, id="a pod that keeps those of every namespace off its node"
+    ),
+    pytest.param(
+        lambda s: s.team.create(repelling(namespaces=[BATCH, OTHERS]), BATCH), REPELS, id="a pod that keeps another tenant's off its node"
+    ),
     pytest.param(lambda s: s.team.patch("pod", "waiting", BATCH, LIE), SIZE, id="size label of a pod"),
     pytest.param(lambda s: s.team.patch("pod", "waiting", BATCH, GATE_OFF, form="json"), STAYS, id="gate, by JSON patch"),
     pytest.param(

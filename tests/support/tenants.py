@@ -122,6 +122,13 @@ def pod(name: str = "", class_name: str | None = None, **metadata: Any) -> JsonO
     return {"apiVersion": "v1", "kind": "Pod", "metadata": ({"name": name} if name else {"generateName": "p-"}) | metadata, "spec": spec}
 
 
+def repelling(**namespaces: Any) -> JsonObject:
+    """A pod that no other may join on its node: by default none of its own namespace."""
+    body, term = pod(), {"labelSelector": {}, "topologyKey": "kubernetes.io/hostname", **namespaces}
+    body["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return body
+
+
 def gated(name: str, *gates: str) -> JsonObject:
     body = pod(name)
     body["spec"]["schedulingGates"] = [{"name": gate} for gate in gates]

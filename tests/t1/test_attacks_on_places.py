@@ -1,18 +1,21 @@
-"""Attacks on the places for pods on nodes by pods that request nothing, on a real control plane while the operator runs."""
+"""Attacks on the places for pods on nodes, by pods that request nothing and by pods that repel others, on a real control plane while the operator runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.waiting import until
-from tests.support.attacks import PATIENCE_SECONDS, Arena, Tenant, bursty, job
+from tests.support.attacks import PATIENCE_SECONDS, Arena, Tenant, bursty, job, pod
+from tests.support.live_cluster import refusal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
+JsonObject = dict[str, Any]
 NODES, NODE_CPU, NODE_PODS = 2, 8, 110
 PLACES = NODES * NODE_PODS
 
@@ -50,6 +53,24 @@ def test_a_queue_alone_is_refused_no_small_pods_while_places_are_free(arena: Are
     small = arena.tenant()
     small.create(job("small", 150, cpu="50m"))
     arena.wait_running(small.name, 150, "150 pods of 50m on 16 cpu")
+
+
+def test_one_small_pod_keeps_no_burst_off_the_nodes(arena: Arena) -> None:
+    """The scheduler heeds a running pod's anti-affinity for new pods of any namespace that it selects: no pod of the burst started."""
+    cheat, hard = arena.tenant(), arena.tenant("LatencyQueue", **bursty(8))
+    said = refusal(lambda: cheat.create(repelling("all", namespaceSelector={})))
+    cheat.create(repelling("own"))
+    arena.wait_running(cheat.name, 1 if said else 2, "the small pods")
+    hard.create(job("burst", 8))
+    arena.wait_running(hard.name, 8, "the whole burst")
+    assert "spec.affinity.podAntiAffinity: expected required terms about the namespace of the pod alone" in said
+
+
+def repelling(name: str, **more: Any) -> JsonObject:
+    """A pod that no other pod may join on any node. `more` says of which namespaces, by default its own."""
+    term = {"labelSelector": {"matchExpressions": [{"key": "repels", "operator": "DoesNotExist"}]}, "topologyKey": "kubernetes.io/os", **more}
+    made = pod(name, "10m", affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
+    return made | {"metadata": made["metadata"] | {"labels": {"repels": "others"}}}
 
 
 def pending(arena: Arena, tenant: Tenant) -> int:

@@ -50,6 +50,11 @@ _CONTROL_PLANE = (
     "request.userInfo.?username.orValue('') in ['system:kube-controller-manager', 'system:kube-scheduler']"
 )
 
+_REPELS_OTHERS = (  # CEL: a required anti-affinity to pods of other namespaces
+    "object.spec.?affinity.?podAntiAffinity.?requiredDuringSchedulingIgnoredDuringExecution.orValue([]).exists(term, "
+    "has(term.namespaceSelector) || has(term.namespaces) && term.namespaces.exists(name, name != request.namespace))"
+)
+
 
 def _allowed(verb: str, resource: str = "'latencyqueues'", namespace: str = "request.namespace") -> str:
     return f"authorizer.group('{GROUP}').resource({resource}).namespace({namespace}).name(request.name).check('{verb}').allowed()"
@@ -116,6 +121,7 @@ def _pods(config: Config) -> _Guard:
         owned_by("DaemonSet"),
         "object.spec.?nodeName.orValue('') != ''",
         f"object.{size}.hasValue() && !({_CONTROL_PLANE})",
+        _REPELS_OTHERS,
     )
     changed = (
         f"object.{size} != oldObject.{size}",
@@ -145,6 +151,11 @@ def _pods(config: Config) -> _Guard:
             "!variables.created || object.spec.?nodeName.orValue('') == '' || variables.daemon || variables.onNode || variables.operates",
             "'spec.nodeName: expected none in a managed namespace, found ' + object.spec.nodeName + ': it would bypass the "
             "queue\\'s gate. Use nodeSelector or affinity'",
+        ),
+        _Rule(  # the scheduler heeds it for pods of others, too: one small pod would keep them all off a node, or out of a zone
+            f"!variables.created || !({_REPELS_OTHERS}) || variables.daemon || variables.operates",
+            "'spec.affinity.podAntiAffinity: expected required terms about the namespace of the pod alone, found one with a "
+            "namespaceSelector or another namespace: it would keep the pods of others off the node. Leave both out, or use a preferred term'",
         ),
         _Rule(
             f"!variables.created || !('{SIZE_LABEL}' in variables.labels) || variables.controlPlane || variables.operates",
