@@ -11,7 +11,22 @@ from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.names import GATE, HELD_ANNOTATION, HOLDS_LABEL, MANAGED_LABEL, POOL_LABEL, RELEASED_ANNOTATION
 from fairburst.kube.queues.job_annotations import ORIGINAL
 from tests.support.queues import queue
-from tests.support.tenants import BATCH, BURST, BURSTS, FLOOR, HARD, OTHERS, TenantCluster, daemon_set, job, owner, placed, pod, quota, repelling
+from tests.support.tenants import (
+    BATCH,
+    BURST,
+    BURSTS,
+    FLOOR,
+    HARD,
+    OTHERS,
+    TenantCluster,
+    daemon_set,
+    job,
+    owner,
+    placed,
+    pod,
+    quota,
+    repelling,
+)
 
 JsonObject = dict[str, Any]
 

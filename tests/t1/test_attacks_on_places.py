@@ -1,4 +1,4 @@
-"""Attacks on the places for pods on nodes, by pods that request nothing and by pods that repel others, on a real control plane while the operator runs."""
+"""Attacks on places on nodes, by pods that request nothing or repel others, on a real control plane while the operator runs."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ def test_one_small_pod_keeps_no_burst_off_the_nodes(arena: Arena) -> None:
 
 def repelling(name: str, **more: Any) -> JsonObject:
     """A pod that no other pod may join on any node. `more` says of which namespaces, by default its own."""
-    term = {"labelSelector": {"matchExpressions": [{"key": "repels", "operator": "DoesNotExist"}]}, "topologyKey": "kubernetes.io/os", **more}
+    others = {"matchExpressions": [{"key": "repels", "operator": "DoesNotExist"}]}
+    term = {"labelSelector": others, "topologyKey": "kubernetes.io/os", **more}
     made = pod(name, "10m", affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
     return made | {"metadata": made["metadata"] | {"labels": {"repels": "others"}}}
 

@@ -148,6 +148,21 @@ def test_a_pod_that_the_gate_of_a_further_queue_has_let_go_does_not_grow_and_one
     assert requested(arena, cheat) == ["200m", "50m"], "what the attacker gained"
 
 
+@pytest.mark.parametrize("kind", ["DaemonSet", "Unknown"])
+def test_a_job_that_names_a_controller_is_not_held_and_gains_no_pod_beyond_the_level(arena: Arena, kind: str) -> None:
+    """Other controllers suspend and resume their Jobs themselves. The level is the quota's in Suspend mode, too."""
+    cheat, other = arena.tenant(enforcement="Suspend"), arena.tenant()
+    other.create(job("work", 16))
+    arena.wait_running(other.name, 16, "the other's work on idle capacity")
+    forged = job("forged", 64)
+    forged["metadata"]["ownerReferences"] = [owner(kind, "example.com/v1")]
+    cheat.create(forged)
+    assert not arena.get("job", "forged", cheat.name)["spec"].get("suspend")
+    until(lambda: len(arena.items("pods", cheat.name)) >= 8, PATIENCE_SECONDS, "the cheat's half to be admitted")
+    arena.rounds(5)
+    assert len(arena.items("pods", cheat.name)) <= 9, "what the attacker gained: its half and a pod"
+
+
 def test_where_a_quota_holds_the_queue_a_pod_grows_no_further_than_the_quota(arena: Arena) -> None:
     cheat, other = arena.tenant(limits={"cpu": "4"}), arena.tenant()
     other.create(job("work", 8))

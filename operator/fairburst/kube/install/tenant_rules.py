@@ -155,7 +155,7 @@ def _pods(config: Config) -> _Guard:
         _Rule(  # the scheduler heeds it for pods of others, too: one small pod would keep them all off a node, or out of a zone
             f"!variables.created || !({_REPELS_OTHERS}) || variables.daemon || variables.operates",
             "'spec.affinity.podAntiAffinity: expected required terms about the namespace of the pod alone, found one with a "
-            "namespaceSelector or another namespace: it would keep the pods of others off the node. Leave both out, or use a preferred term'",
+            "namespaceSelector or another namespace: it would keep others\\' pods off the node. Leave both out, or use a preferred term'",
         ),
         _Rule(
             f"!variables.created || !('{SIZE_LABEL}' in variables.labels) || variables.controlPlane || variables.operates",

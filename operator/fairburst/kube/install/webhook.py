@@ -9,9 +9,8 @@ from fairburst.kube.jobs.job_size import IS_LABELLED
 from fairburst.kube.names import HOLDS_LABEL, PRIORITY_CLASS_PREFIX
 
 # Such an object would keep a place among the queues that its tenant has chosen: a class, with its quota, or the size of a Job.
-CLAIMS = (
-    f"request.resource.resource == 'pods' ? object.spec.?priorityClassName.orValue('').startsWith('{PRIORITY_CLASS_PREFIX}') : ({IS_LABELLED})"
-)
+_NAMES_A_CLASS = f"object.spec.?priorityClassName.orValue('').startsWith('{PRIORITY_CLASS_PREFIX}')"
+CLAIMS = f"request.resource.resource == 'pods' ? {_NAMES_A_CLASS} : ({IS_LABELLED})"
 TIMEOUT_SECONDS = 2  # an answer takes milliseconds; a longer wait means that the network is down
 
 
