@@ -221,8 +221,7 @@ def _may_wait(snapshot: ClusterSnapshot) -> BoolArray:
     """(N,) whether work of a queue may wait: it uses less than it wants, or it wants the whole pool or more."""
     offered = snapshot.live_capacity > 0
     wants_all = (snapshot.demand >= snapshot.live_capacity) & offered
-    waits: BoolArray = (exceeds(snapshot.demand, snapshot.usage) | wants_all).any(axis=1)
-    return waits
+    return np.asarray((exceeds(snapshot.demand, snapshot.usage) | wants_all).any(axis=1))
 
 
 def behind_gates(entry: QueueEntry, gated: Callable[[str], Sequence[GatedPod]]) -> Sequence[GatedPod]:
