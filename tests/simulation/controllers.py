@@ -45,8 +45,8 @@ class Controllers:
     _starts: dict[str, float] = field(default_factory=dict)
     _recounts: dict[tuple[str, str], float] = field(default_factory=dict)
     _numbers: dict[str, int] = field(default_factory=dict)
-    _pods_changed: bool = True
-    _next_of_kubelets: float = 0.0  # when the next pod starts, ends or is removed, unless one changes before
+    _kubelets_due: bool = True
+    _next_of_kubelets: float = 0.0  # when the next pod starts, ends or is removed, unless one or its node changes before
 
     def __post_init__(self) -> None:
         self.server.observers.append(self._on_write)
@@ -76,8 +76,8 @@ class Controllers:
         now = self.server.loop.time()
         if write.collection not in {EVENTS, LEASES, CONFIG_MAPS}:
             self._dirty = True
-        if write.collection == PODS:
-            self._pods_changed = True
+        if write.collection in {PODS, NODES}:
+            self._kubelets_due = True
         if write.collection == PODS and (write.new is None or quotas.is_released(write.new)):
             pod = write.new or write.old or {}
             for quota in self.server.of(QUOTAS, pod["metadata"]["namespace"]):
@@ -204,11 +204,12 @@ class Controllers:
             self._starts[bound["metadata"]["uid"]] = now + self.source.uniform(0.2, 1.0)
 
     def _kubelets(self, now: float) -> None:
-        if not self._pods_changed and now < self._next_of_kubelets:
+        if not self._kubelets_due and now < self._next_of_kubelets:
             return
-        self._pods_changed, self._next_of_kubelets = False, math.inf
+        self._kubelets_due, self._next_of_kubelets = False, math.inf
+        running = {node["metadata"]["name"] for node in self.server.of(NODES) if _is_ready(node)}
         for pod in self.server.of(PODS):
-            if pod["spec"].get("nodeName"):
+            if pod["spec"].get("nodeName") in running:
                 self._next_of_kubelets = min(self._next_of_kubelets, self._kubelet(pod, now))
 
     def _kubelet(self, pod: Object, now: float) -> float:
@@ -248,7 +249,7 @@ def places(server: ApiServer, pod: Mapping[str, Any]) -> int:
 
 def _room(server: ApiServer) -> dict[str, dict[str, Fraction]]:
     """What is free on each node that takes pods."""
-    free = {node["metadata"]["name"]: _free(node) for node in server.of(NODES) if _takes_pods(node)}
+    free = {node["metadata"]["name"]: _free(node) for node in server.of(NODES) if takes_pods(node)}
     for pod in server.of(PODS):
         node = pod["spec"].get("nodeName")
         if node in free and _phase(pod) not in quotas.ENDED:
@@ -265,9 +266,13 @@ def _waits(pod: Mapping[str, Any]) -> bool:
     return not spec.get("nodeName") and not spec.get("schedulingGates") and _phase(pod) == "Pending"
 
 
-def _takes_pods(node: Mapping[str, Any]) -> bool:
-    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in node["status"]["conditions"])
-    return ready and not node.get("spec", {}).get("unschedulable")
+def takes_pods(node: Mapping[str, Any]) -> bool:
+    """Return whether the scheduler gives the node new pods."""
+    return _is_ready(node) and not node.get("spec", {}).get("unschedulable")
+
+
+def _is_ready(node: Mapping[str, Any]) -> bool:
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in node["status"]["conditions"])
 
 
 def _free(node: Mapping[str, Any]) -> dict[str, Fraction]:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
-from fractions import Fraction
 from typing import Any
 
-from fairburst.kube.names import LANE_LABELS, LANE_QUOTAS, MANAGED_LABEL, OUR_QUOTAS, QUOTA_NAME
+from fairburst.kube.api.saved import memory_name
+from fairburst.kube.names import LANE_LABELS, LANE_QUOTAS, MANAGED_LABEL, OUR_QUOTAS, POOL_LABEL, QUOTA_NAME
 from fairburst.kube.process import Operator
 from fairburst.kube.rounds.view import RoundPlan
-from fairburst.kube.views.conditions import was_observed
-from fairburst.quantity import parse_exact
 from tests.simulation import quotas
+from tests.simulation.accounts import Accounts
 from tests.simulation.api_server import ApiServer, Write
+from tests.simulation.damage import FOREIGN_KEY
 from tests.simulation.quotas import ENDED
 from tests.simulation.replica import Replica
 from tests.simulation.resources import (
     CONFIG_MAPS,
     EVENTS,
     JOBS,
-    LATENCY_QUEUES,
     LEASES,
     LIMIT_RANGES,
     NAMESPACES,
@@ -31,23 +29,21 @@ from tests.simulation.resources import (
     THROUGHPUT_QUEUES,
     Object,
 )
-from tests.simulation.scenario import OWN_NAMESPACE, Tenant
-from tests.simulation.virtual_time import EPOCH
+from tests.simulation.scenario import OWN_NAMESPACE, Scenario
 
 SETTLED_SECONDS = 3.0  # a change this old must have reached every cache
-PROMISED = ("Hard", "Soft")
 _CACHES = {PODS: "_pods", NODES: "_nodes", NAMESPACES: "_namespaces", QUOTAS: "_quotas", LIMIT_RANGES: "_limit_ranges"}
 
 
 class Invariants:
     """Checks a run. `broken`: one sentence for each invariant that broke, with the time."""
 
-    def __init__(self, server: ApiServer, replicas: Sequence[Replica], tenants: Sequence[Tenant]) -> None:
+    def __init__(self, server: ApiServer, replicas: Sequence[Replica], scenario: Scenario) -> None:
         self.broken: list[str] = []
         self.rounds = self.writes = self.wrong_writes = 0
         self._server, self._replicas = server, replicas
-        self._tenants = tenants
-        self._namespaces = {tenant.namespace for tenant in tenants}
+        self._namespaces = {tenant.namespace for tenant in scenario.tenants}
+        self._accounts = Accounts(server, replicas, scenario, self.note)
         self._changed_at: dict[tuple[str, str, str], float] = {}
         self._rescoped_at: dict[str, float] = {}  # by namespace, when a quota last came, went or began to count other pods
         self._last_round: dict[str, float] = {}
@@ -65,6 +61,7 @@ class Invariants:
     def _on_write(self, write: Write) -> None:
         obj = write.new or write.old or {}
         self._changed_at[write.collection, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]] = self._server.loop.now
+        self._accounts.observe(write)
         if write.collection == QUOTAS and (write.old is None or write.new is None or _scope(write.old) != _scope(write.new)):
             self._rescoped_at[write.namespace] = self._server.loop.now
         if not any(write.who.startswith(f"{replica.name}.") for replica in self._replicas):
@@ -76,10 +73,9 @@ class Invariants:
         self._only_managed(write)
         if write.collection == QUOTAS and write.old is not None:
             self._pods_stay_counted(write.namespace, write.old)
-        if write.collection in QUEUES and write.old is not None and write.new is not None:
-            self._promise_kept(write.namespace, write.old, write.new)
-            self._counts_are_its_own(write.namespace, write.new)
-            self._promises_fit()
+        if write.collection in QUEUES:
+            self._accounts.judge(write)
+            self._accounts.promises_fit()
 
     def _one_writer(self, write: Write) -> None:
         leases = self._server.of(LEASES)
@@ -101,53 +97,15 @@ class Invariants:
         return [one for key in OUR_QUOTAS if (one := self._server.get(QUOTAS, namespace, key)) is not None]
 
     def _pods_stay_counted(self, namespace: str, old: Object) -> None:
-        """Check that a write to a quota left no pod that it counted without any quota of ours, unless the namespace is released."""
-        if all(queue["spec"].get("enforcement") == "Observe" for plural in QUEUES for queue in self._server.of(plural, namespace)):
+        """Check that a write to a quota left no pod that it counted without any quota of ours, unless the namespace is left to itself."""
+        queues = [queue for collection in QUEUES for queue in self._server.of(collection, namespace)]
+        if queues and all(queue["spec"].get("enforcement") == "Observe" for queue in queues):
             return
         labels = (self._server.objects[NAMESPACES]["", namespace]["metadata"].get("labels")) or {}
         ours = self._our_quotas(namespace)
         for pod in self._server.of(PODS, namespace) if ours and labels.get(MANAGED_LABEL) == "true" else ():
             if quotas.matches(old, pod) and not any(quotas.matches(quota, pod) for quota in ours):
                 self.note(f"the pod {namespace}/{pod['metadata']['name']} counts for no quota any more")
-
-    def _promise_kept(self, namespace: str, old: Object, new: Object) -> None:
-        """Check that a promise stays until its spec is edited, and that no count goes down: capacity never shrinks in these runs."""
-        was, now = old.get("status") or {}, new.get("status") or {}
-        edited = any(one.edited for one in self._tenants if (one.namespace, one.queue) == (namespace, new["metadata"]["name"]))
-        if not edited and was.get("class") in PROMISED and now.get("class") != was["class"]:
-            self.note(f"a promise lost: {namespace} went from {was['class']} to {now.get('class')}")
-        if not edited and was.get("promise") and was["promise"] != now.get("promise"):
-            self.note(f"a promise lost: that of {namespace} was {was['promise']}, is {now.get('promise')}")
-        if was_observed(old) and not was_observed(new):
-            return  # an enforced queue starts its counts again (docs/decisions/0124)
-        for count in ("bursts", "met", "missed"):
-            if (now.get("history") or {}).get(count, 0) < (was.get("history") or {}).get(count, 0):
-                self.note(f"accounting lost: history.{count} of {namespace} went down")
-
-    def _counts_are_its_own(self, namespace: str, queue: Object) -> None:
-        """Check that a queue has no more bursts than its life had room for: it begins without those of an earlier queue of its name."""
-        arrival = queue["spec"].get("arrival") or {}
-        seconds = arrival.get("periodic", {}).get("periodSeconds") or arrival.get("sporadic", {}).get("minInterarrivalSeconds")
-        bursts = ((queue.get("status") or {}).get("history") or {}).get("bursts", 0)
-        age = EPOCH + self._server.loop.now - datetime.fromisoformat(queue["metadata"]["creationTimestamp"]).timestamp()
-        if seconds and bursts > 2 + age / seconds:
-            self.note(f"{namespace} counts {bursts} bursts in {age:.0f} s, one may come in {seconds} s")
-
-    def _promises_fit(self) -> None:
-        """Check that the rates of all hard queues together fit the nodes."""
-        total: dict[str, Fraction] = {}
-        for queue in self._server.of(LATENCY_QUEUES):
-            status = queue.get("status") or {}
-            burst = (status.get("promise") or {}).get("burst")
-            if status.get("class") != "Hard" or burst is None:
-                continue
-            seconds = Fraction(burst["durationSeconds"], burst.get("deadlineSeconds") or burst["durationSeconds"])
-            for name, text in burst["resources"].items():
-                total[name] = total.get(name, Fraction(0)) + parse_exact(str(text)) * seconds
-        for name, rate in total.items():
-            capacity = sum(parse_exact(str(node["status"]["allocatable"].get(name, 0))) for node in self._server.of(NODES))
-            if rate > capacity:
-                self.note(f"guarantees exceed the capacity: {float(rate):g} of {float(capacity):g} {name} are promised")
 
     # Each round ------------------------------------------------------------------------------------------------------
 
@@ -183,6 +141,7 @@ class Invariants:
         """Check that the cluster is as after a run without faults."""
         for problem in self.amiss():
             self.note(f"not converged: {problem}")
+        self._accounts.converged()
 
     def last_round(self, identity: str) -> float:
         """Return the time at which a process has ended its last round."""
@@ -209,7 +168,7 @@ class Invariants:
             idle = self._server.loop.now - self.last_round(replica.identity)
             if idle > replica.operator._config.rounds.interval_seconds + 2:
                 found.append(f"{replica.identity} ended no round for {idle:.0f} s")
-        return found + self._enforced() + self._divided()
+        return found + self._enforced() + self._divided() + self._repaired()
 
     def _cache(self, who: str, collection: str, store: dict[Any, Any]) -> list[str]:
         found: list[str] = []
@@ -276,6 +235,22 @@ class Invariants:
                 if self._server.get(QUOTAS, namespace, QUOTA_NAME) is None:
                     found.append(f"{namespace} has no quota")
         return found
+
+    def _repaired(self) -> list[str]:
+        """Look for damage that is left."""
+        found = [f"not repaired: {loss}" for loss in self._accounts.unrepaired()]
+        for quota in self._server.of(QUOTAS):
+            metadata, hard = quota["metadata"], quota["spec"].get("hard") or {}
+            if metadata["name"] in OUR_QUOTAS and (FOREIGN_KEY in hard or not hard or POOL_LABEL not in (metadata.get("labels") or {})):
+                found.append(f"the quota {metadata['namespace']}/{metadata['name']} is damaged: {hard}, {metadata.get('labels')}")
+        memory = self._server.get(CONFIG_MAPS, OWN_NAMESPACE, memory_name("default"))
+        if memory is None or not all(_is_memory(text) for text in memory["data"].values()):
+            found.append(f"the memory is {'missing' if memory is None else 'damaged'}")
+        return found
+
+
+def _is_memory(text: str) -> bool:
+    return text.startswith('{"version": 1, ')
 
 
 def _scope(quota: Object) -> object:

@@ -1,4 +1,4 @@
-"""Faults of objects, by seed: queues that are deleted and created again."""
+"""Faults of objects, by seed: queues that are deleted and created again, nodes that are lost for a while or for good, and damage."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Callable
 from functools import partial
 
 from tests.simulation.api_server import ApiServer
+from tests.simulation.damage import Damage
 from tests.simulation.fault import Fault
 from tests.simulation.replica import Replica
-from tests.simulation.scenario import DEFAULT_QUEUE, Scenario, Tenant
+from tests.simulation.resources import NODES, Object
+from tests.simulation.scenario import DEFAULT_QUEUE, Scenario, Tenant, node
 
 AT_ONCE_SECONDS = 0.01  # as `kubectl replace --force` does it
 KILLED = 0.4  # part of the faults during which the leader is killed
@@ -20,6 +22,7 @@ class ObjectFaults:
 
     def __init__(self, server: ApiServer, replicas: list[Replica], scenario: Scenario, source: random.Random) -> None:
         self._server, self._replicas, self._scenario, self._source = server, replicas, scenario, source
+        self._damage = Damage(server, scenario, source)
 
     def draw(self, at: float) -> Fault:
         """Return a fault of any kind."""
@@ -67,7 +70,7 @@ class ObjectFaults:
         name = f"queue {tenant.namespace}/{tenant.queue} deleted and created again{what}"
         return self._killing(Fault(name, at, seconds, lambda: self._delete_queue(tenant), end))
 
-    def _queue_of(self, tenant: Tenant) -> dict[str, object] | None:
+    def _queue_of(self, tenant: Tenant) -> Object | None:
         return self._server.get(tenant.collection, tenant.namespace, tenant.queue)
 
     def _delete_queue(self, tenant: Tenant) -> None:
@@ -80,5 +83,52 @@ class ObjectFaults:
         if not tenant.asks_for:
             tenant.queue = "renamed" if tenant.queue == DEFAULT_QUEUE else DEFAULT_QUEUE
 
+    # Nodes -----------------------------------------------------------------------------------------------------------
 
-_KINDS: tuple[Callable[[ObjectFaults, float], Fault], ...] = (ObjectFaults._queue_recreated,)
+    def _nodes_lost(self, at: float) -> Fault:
+        """Take nodes away, a part of them for good, or all of them for a while."""
+        names, lasting = self._scenario.node_names, self._source.random() < 0.3
+        hit = self._source.sample(names, self._source.randint(1, len(names) - lasting))
+        how, lose = self._source.choice((("deleted", self._delete_node), ("not ready", self._unready), ("cordoned", self._cordon)))
+
+        def begin() -> None:
+            for name in hit:
+                node_now = self._server.get(NODES, "", name)
+                if node_now is not None:
+                    lose(node_now)
+
+        def end() -> None:
+            for name in hit:
+                self._return_node(name)
+
+        seconds = self._source.uniform(0.5, 20 if lasting else 40)
+        name = f"nodes {how}{' for good' if lasting else ''}: {', '.join(hit)}"
+        return self._killing(Fault(name, at, seconds, begin, (lambda: None) if lasting else end))
+
+    def _delete_node(self, lost: Object) -> None:
+        self._server.remove(NODES, lost, "administrator")
+
+    def _unready(self, lost: Object) -> None:
+        self._server.update(NODES, lost, {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}, "node-controller")
+
+    def _cordon(self, lost: Object) -> None:
+        self._server.update(NODES, lost, {"spec": {"unschedulable": True}}, "administrator")
+
+    def _return_node(self, name: str) -> None:
+        whole, present = node(name, self._scenario.node_cpu), self._server.get(NODES, "", name)
+        if present is None:
+            self._server.create(NODES, whole)
+        else:
+            self._server.update(NODES, present, {"spec": {"unschedulable": None}, "status": whole["status"]})
+
+    # Damage ----------------------------------------------------------------------------------------------------------
+
+    def _damaged(self, at: float) -> Fault:
+        return self._killing(self._damage.draw(at))
+
+
+_KINDS: tuple[Callable[[ObjectFaults, float], Fault], ...] = (
+    ObjectFaults._queue_recreated,
+    ObjectFaults._nodes_lost,
+    ObjectFaults._damaged,
+)

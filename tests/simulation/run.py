@@ -99,7 +99,7 @@ async def _run(
 
     server.requests.append(on_request)
     replicas = [Replica(f"operator-{number}", scenario.config, server, source(f"link {number}")) for number in range(2)]
-    invariants = Invariants(server, replicas, scenario.tenants)
+    invariants = Invariants(server, replicas, scenario)
     failures = failed_rounds(replicas)
     plan = FaultPlan(server, replicas, scenario, source("faults"), chosen) if with_faults else None
     over = plan.over if plan is not None else QUIET_RUN_SECONDS - converge_seconds

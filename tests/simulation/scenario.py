@@ -21,6 +21,7 @@ FINISHED_SECONDS = 8.0  # until a finished Job or pod is deleted
 ENFORCEMENTS = ("Quota", "Quota", "Quota", "Gate", "Suspend", "Observe")
 DEFAULT_QUEUE, FURTHER_QUEUES = "queue", ("nightly", "weekly", "hourly")
 DIVIDED = 0.15  # part of the clusters that have a namespace with several queues
+MEASURED = 0.2  # part of the clusters that declare no capacity, so that promises count on the present nodes
 
 
 @dataclass
@@ -56,6 +57,7 @@ class Scenario:
     config: Config = field(init=False)
     nodes: int = field(init=False)
     node_cpu: int = field(init=False)
+    declared: bool = field(init=False)
     tenants: list[Tenant] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -66,7 +68,8 @@ class Scenario:
         # Pods in the namespaces of queues in Observe mode are foreign: without a declared capacity they lower the committed capacity.
         declared = f"pool: {{declaredCapacity: {{cpu: {capacity - 1}, memory: {2 * capacity - 2}Gi}}}}\n"
         debounce = f"rounds: {{debounceMilliseconds: {source.choice((100, 400))}}}\n"
-        self.config = parse_config(f"namespace: {OWN_NAMESPACE}\n{debounce}{declared}{small_jobs}")
+        self.declared = random.Random(f"declared {source.getstate()}").random() >= MEASURED
+        self.config = parse_config(f"namespace: {OWN_NAMESPACE}\n{debounce}{declared if self.declared else ''}{small_jobs}")
         latency, throughput = source.randint(1, 3), source.randint(1, 4)
         self.tenants = [self._latency(f"burst-{number}", capacity) for number in range(latency)]
         self.tenants += [self._throughput(f"batch-{number}", capacity) for number in range(throughput)]
@@ -128,10 +131,15 @@ class Scenario:
         every = source.uniform(6, 25)
         return Tenant(namespace, THROUGHPUT_QUEUES, spec, source.uniform(0, 10), (every / 2, every * 2), (1, 8), (0.1, 3), (2, 30))
 
+    @property
+    def node_names(self) -> list[str]:
+        """The names of all nodes of the cluster as it begins."""
+        return [f"node-{number}" for number in range(self.nodes)]
+
     def populate(self, server: ApiServer) -> None:
         """Create nodes, namespaces and queues."""
-        for number in range(self.nodes):
-            server.create(NODES, node(f"node-{number}", self.node_cpu))
+        for name in self.node_names:
+            server.create(NODES, node(name, self.node_cpu))
         for name in (OWN_NAMESPACE, "kube-system", BYSTANDER, *dict.fromkeys(tenant.namespace for tenant in self.tenants)):
             server.create(NAMESPACES, {"metadata": {"name": name, "labels": {}}, "status": {"phase": "Active"}})
         for tenant in self.tenants:

@@ -15,7 +15,9 @@ import pytest
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.informer import Informer
 from fairburst.kube.engine import Engine
+from fairburst.kube.memories import Memories
 from fairburst.kube.rounds import recall
+from fairburst.kube.views.status_plan import StatusPlanner
 from tests.simulation.fuzz import fuzz
 from tests.simulation.results import Results
 from tests.simulation.run import simulate
@@ -98,6 +100,19 @@ def test_a_round_that_fails_on_an_object_is_found_out(monkeypatch: pytest.Monkey
 def test_an_operator_that_forgets_at_a_restart_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recall, "memory_of", lambda obj: None)
     assert re.search("accounting lost|promise lost", first_broken(range(1, 20)))
+
+
+def test_an_operator_that_leaves_its_memory_damaged_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def leave(self: Any) -> None:
+        pass
+
+    monkeypatch.setattr(Memories, "_restore", leave)
+    assert "the memory is damaged" in first_broken((3, 33, 42))  # runs in which it was damaged while a process knew it
+
+
+def test_an_operator_that_keeps_unreadable_statuses_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StatusPlanner, "_is_readable", lambda self, entry, current: True)
+    assert re.search("accounting lost|promise lost", first_broken((22, 43)))  # runs in which a status was scrambled
 
 
 def test_an_informer_that_misses_deletions_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
