@@ -50,7 +50,7 @@ def test_the_webhook_has_a_certificate_for_its_name_and_the_api_server_has_the_a
     objects = render({}, "--kube-version", "1.34.4")
     secret, registration = the(objects, "Secret"), the(objects, "MutatingWebhookConfiguration")
     clients = [webhook["clientConfig"] for webhook in registration["webhooks"]]
-    assert [client["caBundle"] for client in clients] == [secret["data"]["ca.crt"]] * 2
+    assert [client["caBundle"] for client in clients] == [secret["data"]["ca.crt"]] * 3
     service = the(objects, "Service", clients[0]["service"]["name"])
     assert service["spec"]["ports"][0]["port"] == clients[0]["service"]["port"]
     (container,) = the(objects, "Deployment")["spec"]["template"]["spec"]["containers"]

@@ -55,6 +55,17 @@ def two_steps(site: TenantCluster) -> None:
     site.team.patch("thrq", "queue", BATCH, {"metadata": owned})
 
 
+def small_job_that_grows(site: TenantCluster) -> None:
+    """Kubernetes permits other resources in the template of a suspended Job."""
+    name = site.team.create(job("grows", suspend=True), BATCH)["metadata"]["name"]
+    grown = job("grows")["spec"]["template"]["spec"]["containers"]
+    grown[0]["resources"] = {"requests": {"cpu": "64", "memory": "1Gi"}}
+    try:
+        site.team.patch("job", name, BATCH, {"spec": {"template": {"spec": {"containers": grown}}}})
+    finally:
+        site.team("delete", "job", name, "-n", BATCH)
+
+
 NODE = "spec.nodeName: expected none in a managed namespace, found node-000"
 REPELS = "spec.affinity.podAntiAffinity: expected required terms about the namespace of the pod alone"
 LIE = {"metadata": {"labels": {SIZE_LABEL: "small"}}}
@@ -119,6 +130,7 @@ ATTACKS: list[Any] = [
         "stay suspended",
         id="making a held Job one's own",
     ),
+    pytest.param(small_job_that_grows, "expected the containers of a small Job to stay what they were", id="a small Job that grows"),
     # Quotas
     pytest.param(
         lambda s: s.team.patch("quota", "fairburst", BATCH, {"spec": {"hard": {"pods": "999"}}}), FORBIDDEN, id="quota, with edit alone"

@@ -19,7 +19,7 @@ from fairburst.kube.enforce.pod_priority import class_values
 from fairburst.kube.install.expiry_policy import expiry_policy
 from fairburst.kube.install.resize_rules import resize_policies
 from fairburst.kube.install.scope import POLICY_API, Manifest, denying, managed_namespaces, owned_by
-from fairburst.kube.jobs.job_size import SIZE_LABEL
+from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL
 from fairburst.kube.names import (
     GATE,
     GROUP,
@@ -205,11 +205,21 @@ def _jobs() -> _Guard:
         f"object.{metadata}.?labels[?'{SIZE_LABEL}'] == oldObject.{metadata}.?labels[?'{SIZE_LABEL}']"
         for metadata in ("metadata", "spec.template.metadata")
     )
+    same_resources = " && ".join(
+        f"object.spec.template.spec.{field} == oldObject.spec.template.spec.{field}"
+        for field in ("containers", "?initContainers", "?resources")
+    )
     rules = (
         _same_marks(),
         _Rule(
             f"request.operation == 'CREATE' || ({same_size}) || variables.operates",
             f"'metadata.labels: expected {SIZE_LABEL} to stay what it was: a size is fixed when a Job is created'",
+        ),
+        _Rule(  # Kubernetes permits other resources in the template of a suspended Job
+            f"request.operation == 'CREATE' || oldObject.spec.template.metadata.?labels[?'{SIZE_LABEL}'].orValue('') != '{SMALL}' || "
+            f"({same_resources}) || variables.operates",
+            "'spec.template.spec: expected the containers of a small Job to stay what they were, because a size is fixed when a Job is "
+            "created. Delete the Job and create it again'",
         ),
         _stays_held(),
     )
