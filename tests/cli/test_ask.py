@@ -370,6 +370,18 @@ class TestQuestions:
         assert found["goal"] == "No node can hold its largest pods: 48 cores, 1 GiB each. Make them smaller, or add larger nodes."
         assert not found["advice"]
 
+    def test_work_that_no_node_can_hold_hides_no_advice_on_the_rest(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+        larger = {"type": "JobsFit", "status": "False", "reason": "LargerThanNodes", "message": "Job batch/huge: no node could hold it."}
+        served.put(TQ, stored_queue("ThroughputQueue", "batch", "tq", created="2026-01-01T00:00:02Z", status={"conditions": [larger]}))
+        served.put("/api/v1/pods", {**pod("batch", "huge", pod_spec(48, "1Gi")), "status": {"phase": "Pending"}})
+        assert main(["explain", "batch/tq", *served.arguments, "-o", "json"]) == 0
+        assert json.loads(capsys.readouterr().out)["goal"].startswith("No node can hold its largest pods: 48 cores, 1 GiB each.")
+        served.put("/api/v1/pods", {**pod("batch", "fits", pod_spec(2, "1Gi")), "status": {"phase": "Pending"}})
+        assert main(["explain", "batch/tq", *served.arguments, "-o", "json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["goal"].startswith("Its level admits its next pod.")
+        assert found["facts"]["Not JobsFit"] == "Job batch/huge: no node could hold it."
+
     def test_status_tells_work_without_a_node_from_work_beyond_what_the_nodes_hold(
         self, served: Served, capsys: pytest.CaptureFixture[str]
     ) -> None:

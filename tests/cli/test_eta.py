@@ -102,6 +102,23 @@ def test_a_job_with_a_pod_that_no_node_can_hold_is_said_to_start_never(full: Ser
     )
 
 
+def test_a_job_without_requests_is_said_to_start_never_where_the_queue_says_that_its_quota_refuses_them(
+    full: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare = job("next", 4, 20)
+    bare["spec"]["template"] = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+    full.put(JOBS, bare)
+    assert main(["eta", "batch/next", "--runs", "5", *full.arguments]) == 0
+    assert "never" not in capsys.readouterr().out, "a LimitRange may supply requests"
+    refused = {"conditions": [{"type": "Enforced", "status": "False", "reason": "PodsWithoutRequests", "message": "m"}]}
+    full.put(TQ, stored_queue("ThroughputQueue", "batch", "tq", status=refused))
+    assert main(["eta", "batch/next", *full.arguments]) == 0
+    assert capsys.readouterr().out == (
+        "Job batch/next never starts as it is: the namespace's quota refuses its pods, because a container requests no cpu or no memory.\n"
+        "Add requests, or a LimitRange with defaultRequest for both (type Container).\n"
+    )
+
+
 def test_a_job_that_starts_in_no_run_is_later_than_the_runs_reach(full: Served, capsys: pytest.CaptureFixture[str]) -> None:
     """It is held until all of it fits, and together its pods are more than the pool has."""
     held = job("next", 20, 20)

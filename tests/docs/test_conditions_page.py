@@ -14,7 +14,7 @@ import pytest
 from fairburst.kube.enforce.enforceability import obstacles
 from fairburst.kube.enforce.fifo_admission import Oversize
 from fairburst.kube.queues.queue_set import QueueEntry
-from fairburst.kube.rounds.work_events import LARGER_THAN_LEVEL, LARGER_THAN_NODES
+from fairburst.kube.rounds.work_events import LARGER_THAN_LEVEL, NEVER_STARTS
 from fairburst.kube.views.conditions import ConditionValue, conditions_of
 from fairburst.kube.views.explanation import CAUSES
 from fairburst.kube.views.forecast_view import START_FORECAST
@@ -131,4 +131,4 @@ def test_the_answer_of_admission_names_no_other_queue(one: QueueDecision) -> Non
 
 
 def test_the_page_lists_every_reason_of_an_event_on_waiting_work_and_no_other() -> None:
-    assert {*CAUSES, LARGER_THAN_LEVEL, LARGER_THAN_NODES, START_FORECAST} == CAUSES_LISTED
+    assert {*CAUSES, LARGER_THAN_LEVEL, *NEVER_STARTS, START_FORECAST} == CAUSES_LISTED

@@ -27,7 +27,8 @@ class Told:
 
     def look(self) -> list[WorkEvent]:
         plan = self.world.round()
-        return self.events.due(plan, self.world.engine.demands, self.world.engine.gates.gated.of, self.world.now)
+        engine = self.world.engine
+        return self.events.due(plan, engine.demands, engine.gates.gated.of, self.world.now, obstacles=engine.managed.obstacles)
 
     def after(self, seconds: float) -> list[WorkEvent]:
         self.world.after(seconds)
@@ -78,6 +79,39 @@ def test_work_beyond_the_pool_is_told_in_full_while_the_queue_uses_all_of_the_po
         "36 of 100 pods do not exist yet, each asks for 1 cpu, 1Gi memory, in queue batch/queue. "
         "In the queue, 36 cpu, 36Gi memory wait: the queue has 64 of 100 cpu, its fair share and what others leave."
     )
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside work that waits for its share"])
+def test_a_job_without_requests_is_told_that_the_quota_refuses_its_pods_and_gets_no_forecast(beside: bool) -> None:
+    told = Told("Quota")
+    told.look()
+    if beside:
+        work(told, "train", 100)
+    told.world.controller("Job", None, job("batch", "bare", 3, {}))
+    told.look()
+    events = told.events
+    engine, world = told.world.engine, told.world
+    world.after(WAITED_SECONDS)
+    starts = {"bare": foreseen(told, 40, 90)}
+    found = events.due(world.round(), engine.demands, engine.gates.gated.of, world.now, starts, world.wall, engine.managed.obstacles)
+    (event,) = (one for one in found if one.involved["name"] == "bare")
+    assert (event.reason, event.warning) == ("PodsWithoutRequests", True)
+    assert event.message == (
+        "3 of 3 pods do not exist yet, each asks for nothing that is counted, in queue batch/queue. The namespace's quota refuses them: "
+        "each container needs requests for cpu and memory. Add requests, or a LimitRange with defaultRequest for both (type Container)."
+    )
+    world.after(200.0)
+    later = events.due(world.round(), engine.demands, engine.gates.gated.of, world.now, starts, world.wall, engine.managed.obstacles)
+    assert "bare" not in {one.involved["name"] for one in later}
+
+
+def test_a_job_whose_pods_no_node_can_hold_is_told_so_while_nothing_else_waits() -> None:
+    """It is no part of the queue's demand."""
+    told = Told("Quota")
+    told.world.controller("Job", None, job("batch", "huge", 1, requesting("100", "1Gi")))
+    told.look()
+    (event,) = told.after(WAITED_SECONDS)
+    assert (event.reason, event.involved["name"]) == ("LargerThanNodes", "huge")
 
 
 def test_a_new_cause_is_told_and_one_that_returns_too_soon_is_not() -> None:

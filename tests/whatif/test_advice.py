@@ -258,7 +258,7 @@ def test_a_queue_whose_level_admits_more_is_told_what_it_waits_for() -> None:
     row = one.row("me/q")
     assert row is not None
     assert not next_pod(one, "me/q")
-    assert "the pool has no room: 0 cores are free, the pod needs 1 cores" in of_round(one, row).goal
+    assert "the pool has no room: 0 cores are free, the pod needs 1 core" in of_round(one, row).goal
 
 
 def test_there_is_no_advice_for_the_next_pod_where_none_waits() -> None:

@@ -16,9 +16,20 @@ from fairburst.cli.output import is_data, print_value
 if TYPE_CHECKING:
     from fairburst.forecast.intervals import Forecast
     from fairburst.kube.api.client import ApiClient
+    from fairburst.kube.api.objects import Job
+    from fairburst.kube.look import Look
 
 HORIZON_SECONDS = 7 * 86_400.0
 MOST_ENDED_PODS = 5_000
+_NEVER = {
+    "LargerThanNodes": (
+        "no node of the pool could hold one of its pods, even if it were empty.\nMake its pods smaller, or add larger nodes."
+    ),
+    "PodsWithoutRequests": (
+        "the namespace's quota refuses its pods, because a container requests no cpu or no memory.\n"
+        "Add requests, or a LimitRange with defaultRequest for both (type Container)."
+    ),
+}
 
 
 def eta(
@@ -44,7 +55,7 @@ def eta(
 
 async def ask(client: ApiClient, cluster: Cluster, namespace: str, name: str, runs: int, seed: int) -> dict[str, Any]:
     """Return when the Job starts, as -o json prints it. Raises CommandError and ApiError."""
-    from fairburst.forecast.from_cluster import fits_a_node, learn, state_of  # noqa: PLC0415  keeps `fairburst --help` quick
+    from fairburst.forecast.from_cluster import learn, state_of  # noqa: PLC0415  keeps `fairburst --help` quick
     from fairburst.forecast.intervals import Calibration  # noqa: PLC0415
     from fairburst.forecast.samples import start_samples  # noqa: PLC0415
 
@@ -62,10 +73,24 @@ async def ask(client: ApiClient, cluster: Cluster, namespace: str, name: str, ru
     answer: dict[str, Any] = {"job": asked, "endedPods": known.ended_pods, "runs": runs}
     if present is None or present.has_started:
         return answer | {"state": "Ended" if present is None else "Started"}
-    if not fits_a_node(seen, job):
-        return answer | {"state": "LargerThanNodes"}
+    if hindrance := _hindrance(seen, job):
+        return answer | {"state": hindrance}
     waits = start_samples(state, [asked], known.durations, known.arrivals, seed=seed, runs=runs, horizon=HORIZON_SECONDS)[asked]
     return answer | {"state": "Waiting"} | _as_data(Calibration().forecast(waits))
+
+
+def _hindrance(seen: Look, job: Job) -> str:
+    """Return why the Job's pods can never start as they are, as its Event says it; empty if they can."""
+    from fairburst.forecast.from_cluster import fits_a_node  # noqa: PLC0415
+    from fairburst.kube.enforce.enforceability import PODS_WITHOUT_REQUESTS  # noqa: PLC0415
+    from fairburst.kube.rounds.work_events import LARGER_THAN_NODES  # noqa: PLC0415
+    from fairburst.kube.usage.effective_requests import template_lacks_requests  # noqa: PLC0415
+
+    if not fits_a_node(seen, job):
+        return LARGER_THAN_NODES
+    statuses = (one.get("status") or {} for key, one in seen.queues.items() if key[1] == job.metadata.namespace)
+    refused = any(one.get("reason") == PODS_WITHOUT_REQUESTS for status in statuses for one in status.get("conditions") or ())
+    return PODS_WITHOUT_REQUESTS if refused and template_lacks_requests(job.spec.template.spec, seen.round.snapshot.resources) else ""
 
 
 def _as_data(forecast: Forecast) -> dict[str, Any]:
@@ -81,9 +106,8 @@ def _print(found: dict[str, Any], form: Form) -> None:
         print_value(found, form)
         return
     job = found["job"]
-    if found["state"] == "LargerThanNodes":
-        sys.stdout.write(f"Job {job} never starts as it is: no node of the pool could hold one of its pods, even if it were empty.\n")
-        sys.stdout.write("Make its pods smaller, or add larger nodes.\n")
+    if (why := _NEVER.get(found["state"])) is not None:
+        sys.stdout.write(f"Job {job} never starts as it is: {why}\n")
         return
     if found["state"] != "Waiting":
         sys.stdout.write(f"Job {job} has {found['state'].lower()}.\n")

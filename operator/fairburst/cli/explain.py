@@ -173,10 +173,10 @@ def of_look(seen: Look, key: tuple[str, str, str]) -> Explanation:
         if entry.problem is not None:
             found.facts = [("Why", entry.problem.message), *(fact for fact in found.facts if fact[0] != "Why")]
         return found
-    stuck = _without_node(seen, row)
-    hindrance = stuck or _hindrance(status)
+    too_large = _without_node(seen, row) or _no_node_for_some(status)  # no part of what waits for the queue's share
+    hindrance = _hindrance(status) or ("" if seen.round.waits(row) else too_large)
     found = of_round(seen.round, row, len(seen.view.nodes), seen.config.pool.capacity_window_seconds, hindrance)
-    found.goal = found.goal or stuck
+    found.goal = found.goal or too_large
     if not found.goal and (left := waiting(status)):
         found.goal = (
             f"It uses what the nodes can hold of its pods; the rest, {amounts_text(left)}, waits for more nodes or for work to end."
@@ -211,11 +211,17 @@ def _hindrance(status: dict[str, Any]) -> str:
 
     if condition(status, "Enforced").get("reason") in OBSTACLES:
         return "The obstacle above (Not Enforced) keeps pods from being created, whatever the level is."
-    if condition(status, "JobsFit").get("reason") == "LargerThanNodes":
-        return "No node can hold some of its pods (Not JobsFit above), and no share lets them run."
     if condition(status, "JobsFit").get("reason") == "LargerThanLevel":
         return "Its work starts whole and needs more than its level (Not JobsFit above); room for one more pod starts nothing."
     return ""
+
+
+def _no_node_for_some(status: dict[str, Any]) -> str:
+    from fairburst.cli.queues import condition  # noqa: PLC0415
+
+    if condition(status, "JobsFit").get("reason") != "LargerThanNodes":
+        return ""
+    return "No node can hold some of its pods (Not JobsFit above), and no share lets them run."
 
 
 def _false_conditions(status: dict[str, Any], known: set[str]) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fairburst.kube.names import GATE, HELD_ANNOTATION, OUR_QUOTAS
-from fairburst.kube.rounds.work_events import LARGER_THAN_LEVEL, LARGER_THAN_NODES
+from fairburst.kube.rounds.work_events import LARGER_THAN_LEVEL, NEVER_STARTS
 from fairburst.kube.views.explanation import CAUSES
 from fairburst.kube.views.forecast_view import START_FORECAST
 
@@ -18,7 +18,7 @@ EVENTS_SHOWN = 3
 SUSPENDED = "Job suspended"  # the Job controller's Event says no more than the Job's own field
 _EXCEEDED = re.compile(r"exceeded quota: (?P<quota>[^,\s]+)")
 _EXPLAINING = frozenset({"FailedCreate", "FailedScheduling", "Preempted", "Evicted", "TaintManagerEviction"})
-_OURS = frozenset({*CAUSES, LARGER_THAN_LEVEL, LARGER_THAN_NODES})  # each tells the cause of its time: only the last holds
+_OURS = frozenset({*CAUSES, LARGER_THAN_LEVEL, *NEVER_STARTS})  # each tells the cause of its time: only the last holds
 _SHOWN = _EXPLAINING | _OURS | {START_FORECAST}
 
 

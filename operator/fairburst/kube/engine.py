@@ -81,7 +81,7 @@ class Engine:
         )
         self._decision_changes = DecisionChanges(self.contained, self.reserve)
         self._lead_times = LeadTimeForecasts(learning=self.reserve is not None)
-        self._managed = ManagedNamespaces(config, self._cluster, self.contained, self.reserve)
+        self.managed = ManagedNamespaces(config, self._cluster, self.contained, self.reserve)
         self._places = Places()
         self._quotas = QuotaRounds(config, self.contained, self.reserve, self._agenda)
         self._releases = ReleaseRounds(self.gates, self.reserve, self._agenda)
@@ -230,21 +230,21 @@ class Engine:
         entitled = self._decision_changes.touch(round_)
         if round_.everything:
             round_.touched.update(self._cluster.managed)
-        news = self._managed.refresh(round_, demands.by_namespace, plan)
+        news = self.managed.refresh(round_, demands.by_namespace, plan)
         with self.contained.object("reclaim for", ""):
-            plan_reclaim(round_, self.reclaim, self._cluster, self._managed, self.queues.reclaiming, plan)
+            plan_reclaim(round_, self.reclaim, self._cluster, self.managed, self.queues.reclaiming, plan)
         with self.contained.object("divide places for pods of", ""):
             total = self._cluster.slots(round_.view)
-            self._places.divide(round_, self._managed, total, demands.pods, promises_changed=bool(changes.queues))
-        items = self._managed.touched(round_)
+            self._places.divide(round_, self.managed, total, demands.pods, promises_changed=bool(changes.queues))
+        items = self.managed.touched(round_)
         with self.contained.object("steer the quota of", ""):
             self._quotas.steer(round_, items, demands.uncharged)
             self._quotas.entitle(items, entitled)
         with self.contained.object("release work of", ""):
-            self._releases.plan(round_, self._managed, items, plan, suspending=self.queues.holding["Jobs"])
-        self._quotas.plan(round_, self._managed, items, plan)
+            self._releases.plan(round_, self.managed, items, plan, suspending=self.queues.holding["Jobs"])
+        self._quotas.plan(round_, self.managed, items, plan)
         with self.contained.object("resync the controllers of", ""):
             self.resyncs.plan(round_, items, plan)
         with self.contained.object("remember the bursts of", ""):
             self._statuses.remember_bursts(round_)
-        self._statuses.plan_in_time(round_, self._managed, demands.by_namespace, plan, news=news)
+        self._statuses.plan_in_time(round_, self.managed, demands.by_namespace, plan, news=news)

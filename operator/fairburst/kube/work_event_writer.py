@@ -38,7 +38,9 @@ class WorkEventWriter:
             if self._plan is None or not (self._is_new or self._events.pending or forecasts.changes != self._forecasts):
                 continue
             self._is_new, self._forecasts = False, forecasts.changes
-            gated = self._engine.gates.gated.of
-            for what in self._events.due(self._plan, self._engine.demands, gated, time.monotonic(), forecasts.starts, time.time()):
+            gated, obstacles = self._engine.gates.gated.of, self._engine.managed.obstacles
+            for what in self._events.due(
+                self._plan, self._engine.demands, gated, time.monotonic(), forecasts.starts, time.time(), obstacles
+            ):
                 creation = create_event(self._client, what.involved, what.reason, what.message, self._pool, warning=what.warning)
                 await succeeded("event", creation, self._metrics)

@@ -42,7 +42,8 @@ _BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 def amount(value: float, resource: str) -> str:
     """Return a quantity as text for people: "12.5 cores", "800 GiB", "4 nvidia.com/gpu"."""
     if resource == "cpu":
-        return f"{value:.4g} cores" if value < 10_000 else f"{value:,.0f} cores"
+        text = f"{value:.4g}" if value < 10_000 else f"{value:,.0f}"
+        return f"{text} core" if text == "1" else f"{text} cores"
     if resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-"):
         power = 0
         while power < len(_BINARY_UNITS) - 1 and abs(value) >= 1024:

@@ -13,6 +13,7 @@ from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.enforce.quota_plan import amounts
 from fairburst.quantity import format_quantity, parse_quantity
 
+PODS_WITHOUT_REQUESTS = "PodsWithoutRequests"
 NAMED_AT_MOST = 5
 PLAIN_KEYS = frozenset({"cpu", "memory", "ephemeral-storage"})
 
@@ -53,7 +54,7 @@ def _unrequested(names: Collection[str], has_quota: bool) -> Obstacle:
     listed = ", ".join(sorted(names)[:NAMED_AT_MOST]) + (f" and {len(names) - NAMED_AT_MOST} more" if len(names) > NAMED_AT_MOST else "")
     refused = "the namespace's quota refuses their successors" if has_quota else "a quota would refuse their successors, so none is written"
     return Obstacle(
-        "PodsWithoutRequests",
+        PODS_WITHOUT_REQUESTS,
         f"expected cpu and memory requests on every container, found none on {listed}; {refused}. Add requests, or a LimitRange with "
         "defaultRequest for cpu and memory (type Container).",
         blocks=True,

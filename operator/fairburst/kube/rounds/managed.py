@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, ValuesView
+from collections.abc import Collection, Mapping, Sequence, ValuesView
 
 import numpy as np
 
 from fairburst.config import Config, natural_units
 from fairburst.kube.containment import Containment
-from fairburst.kube.enforce.enforceability import obstacles
+from fairburst.kube.enforce.enforceability import Obstacle, obstacles
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.namespace_labels import NO_QUEUE, Labels, differing, queue_labels
 from fairburst.kube.enforce.quota_plan import pool_of
@@ -44,6 +44,11 @@ class ManagedNamespaces:
     def of(self, namespaces: Collection[str]) -> list[ManagedNamespace]:
         """Return the managed ones among these namespaces."""
         return [self._items[namespace] for namespace in namespaces if namespace in self._items]
+
+    def obstacles(self, namespace: str) -> Sequence[Obstacle]:
+        """Return what keeps a namespace's quota or its pods from being created."""
+        item = self._items.get(namespace)
+        return () if item is None else item.obstacles
 
     def touched(self, round_: RoundContext) -> list[ManagedNamespace]:
         """Return the touched ones, and touch all spaces of their namespaces: quotas without a target among them are deleted."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fairburst.kube.enforce.enforceability import PODS_WITHOUT_REQUESTS, Obstacle
 from fairburst.kube.enforce.fifo_admission import oversize
 from fairburst.kube.enforce.next_start import WholeWork, held_jobs, highest_level
 from fairburst.kube.enforce.suspend import kind_of, start_order
@@ -41,6 +42,7 @@ EVENTS_PER_SECOND = 5.0
 QUEUES_A_LOOK = 200  # 40 microseconds each
 LARGER_THAN_LEVEL = "LargerThanLevel"
 LARGER_THAN_NODES = "LargerThanNodes"
+NEVER_STARTS = frozenset({LARGER_THAN_NODES, PODS_WITHOUT_REQUESTS})  # as it is: no forecast is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class WorkEvents:
         self._last = -math.inf
         self._turn = 0
         self._starts: Mapping[str, StartForecast] = {}
+        self._obstacles: Callable[[str], Sequence[Obstacle]] = lambda _: ()
         self._wall = 0.0
 
     @property
@@ -110,16 +113,18 @@ class WorkEvents:
     def due(
         self, plan: RoundPlan, demands: Mapping[str, NamespaceDemand], gated: Callable[[str], Sequence[GatedPod]], now: float,
         starts: Mapping[str, StartForecast] | None = None, wall: float = 0.0,
+        obstacles: Callable[[str], Sequence[Obstacle]] = lambda _: (),
     ) -> list[WorkEvent]:  # fmt: skip
         """Return the Events due now, those whose cause is oldest first. `gated`: the gated pods of a space in their order.
 
-        A call looks at no more than `QUEUES_A_LOOK` waiting queues, in turn. starts: forecasts by uid; wall: seconds since the epoch.
+        A call looks at no more than `QUEUES_A_LOOK` waiting queues, in turn. starts: forecasts by uid; wall: seconds since the epoch;
+        obstacles: those of a space.
         """
-        self._starts, self._wall = starts or {}, wall
+        self._starts, self._wall, self._obstacles = starts or {}, wall, obstacles
         self._budget = min(self._budget + EVENTS_PER_SECOND * max(0.0, now - self._last), EVENTS_PER_SECOND * WAITED_SECONDS)
         self._last = now
         governing = plan.queue_set.governing
-        rows = np.flatnonzero(_may_wait(plan.snapshot)).tolist()
+        rows = np.flatnonzero(_may_wait(plan.snapshot) | _cannot_start(governing, demands)).tolist()
         for namespace in self._known.keys() - {governing[row].space for row in rows}:
             del self._known[namespace]
         ready = [found for row in self._in_turn(rows) for found in self._look(plan, row, demands, gated, now)]
@@ -160,7 +165,8 @@ class WorkEvents:
         count = len(held_pods) + len(demand.lacking) + (len(demand.held) if held == "Jobs" else 0)
         has_turns = held == "Jobs" and row in plan.snapshot.next_start  # only held Jobs are compared with the level
         work = held_jobs(demand, plan.snapshot.resources) if has_turns else None
-        queue = _QueueSentence(entry.qualified_name, work, demand, plan, row)
+        refuses = any(one.reason == PODS_WITHOUT_REQUESTS for one in self._obstacles(entry.space))
+        queue = _QueueSentence(entry.qualified_name, work, demand, plan, row, refused=demand.unrequested if refuses else ())
         present = self._known[entry.space] = dict[str, _Published]()
         for place, one in enumerate(objects):
             why, known = queue.cause(one), former.get(one.uid)
@@ -174,7 +180,7 @@ class WorkEvents:
             start = self._starts.get(one.uid)
             if known.published != why:
                 ready.append((known, queue.event(one, place, count, ordered=held is not None, start=start, wall=self._wall)))
-            elif start is not None and self._is_news(start, known, now):
+            elif start is not None and why[0] not in NEVER_STARTS and self._is_news(start, known, now):
                 ready.append((known, WorkEvent(one.involved, START_FORECAST, start.sentence(self._wall), warning=False)))
         return ready
 
@@ -182,8 +188,11 @@ class WorkEvents:
 class _QueueSentence:
     """Says why the work of one queue waits."""
 
-    def __init__(self, queue: str, work: WholeWork | None, demand: NamespaceDemand, plan: RoundPlan, row: int) -> None:
+    def __init__(
+        self, queue: str, work: WholeWork | None, demand: NamespaceDemand, plan: RoundPlan, row: int, *, refused: Container[str]
+    ) -> None:
         self._no_node: Container[str] = demand.no_node
+        self._refused = refused
         self._queue, self._decision, self._resources = queue, plan.result.decisions[row], plan.snapshot.resources
         self._demand = np.maximum(amounts_wanted(demand, self._resources), plan.snapshot.demand[row])  # the latter is at most the pool
         self._usage = plan.snapshot.usage[row]
@@ -193,6 +202,8 @@ class _QueueSentence:
         """Return the reason and the scarce resource. A figure that moves is no new cause."""
         if one.uid in self._no_node:
             return LARGER_THAN_NODES, ""
+        if f"{one.kind} {one.name}" in self._refused:
+            return PODS_WITHOUT_REQUESTS, ""
         too_large = oversize(one.name, one.need, self._resources, self._level)
         if too_large is not None:
             return LARGER_THAN_LEVEL, too_large.resource
@@ -203,6 +214,11 @@ class _QueueSentence:
         where = f"place {place + 1} of {count} in queue {self._queue}" if ordered else f"in queue {self._queue}"
         if reason == LARGER_THAN_NODES:
             why = "No node of the pool could hold one of its pods, even if it were empty, so it gets no part of the pool."
+        elif reason == PODS_WITHOUT_REQUESTS:
+            why = (
+                "The namespace's quota refuses them: each container needs requests for cpu and memory. Add requests, or a LimitRange with "
+                "defaultRequest for both (type Container)."
+            )
         elif reason == LARGER_THAN_LEVEL:
             too_large = oversize(one.name, one.need, self._resources, self._level)
             assert too_large is not None  # noqa: S101  the reason says so
@@ -212,8 +228,8 @@ class _QueueSentence:
             )
         else:
             why = "In the queue, " + _lowered(explanation(self._decision, self._demand, self._usage, self._resources))
-        when = "" if start is None else f" {start.sentence(wall)}"
-        warning = reason in {LARGER_THAN_LEVEL, LARGER_THAN_NODES}
+        when = "" if start is None or reason in NEVER_STARTS else f" {start.sentence(wall)}"
+        warning = reason in {LARGER_THAN_LEVEL, *NEVER_STARTS}
         return WorkEvent(one.involved, reason, f"{_situation(one.of)}, {where}. {why}{when}", warning)
 
 
@@ -222,6 +238,12 @@ def _may_wait(snapshot: ClusterSnapshot) -> BoolArray:
     offered = snapshot.live_capacity > 0
     wants_all = (snapshot.demand >= snapshot.live_capacity) & offered
     return np.asarray((exceeds(snapshot.demand, snapshot.usage) | wants_all).any(axis=1))
+
+
+def _cannot_start(governing: Sequence[QueueEntry], demands: Mapping[str, NamespaceDemand]) -> BoolArray:
+    """(N,) whether a queue has controllers whose pods no node could hold, or that request nothing; they may be no part of its demand."""
+    found = (demands.get(entry.space) for entry in governing)
+    return np.array([one is not None and bool(one.no_node or one.unrequested) for one in found], dtype=np.bool_)
 
 
 def behind_gates(entry: QueueEntry, gated: Callable[[str], Sequence[GatedPod]]) -> Sequence[GatedPod]:
