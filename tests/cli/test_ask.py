@@ -396,6 +396,18 @@ class TestQuestions:
         (queue,) = json.loads(capsys.readouterr().out)["waiting"]
         assert queue["why"] == "", "what no node holds is no demand; the condition JobsFit says so"
 
+    @pytest.mark.parametrize(("ago", "warns"), [(1, True), (90, False)], ids=["leads", "gone"])
+    def test_uninstall_warns_while_an_operator_leads_which_would_write_all_again(
+        self, served: Served, ago: int, warns: bool, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        renewed = (datetime.now(UTC) - timedelta(seconds=ago)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {"holderIdentity": "one", "renewTime": renewed, "leaseDurationSeconds": 15}
+        served.put(LEASES, {"metadata": {"namespace": "fairburst-system", "name": "fairburst-default"}, "spec": spec})
+        assert main(["uninstall", *served.arguments]) == 0
+        printed = capsys.readouterr()
+        assert ("one still leads and will write all this again" in printed.err) == warns
+        assert "deleted leases fairburst-system/fairburst-default" in printed.out
+
     def test_get_takes_the_option_of_kubectl_for_all_namespaces(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["get", *served.arguments]) == 0
         whole = capsys.readouterr().out

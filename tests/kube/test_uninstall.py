@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from fairburst.cli.main import main
@@ -106,10 +108,11 @@ async def test_what_is_refused_is_named_and_all_else_is_undone() -> None:
 
 
 def test_the_command_says_what_is_left_and_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    async def undo(_: object) -> Undone:
+    async def undo(*_: object) -> Undone:
         return Undone(["deleted resourcequotas a/fairburst"], ["resourcequotas b/fairburst: 403 Forbidden: no"])
 
     monkeypatch.setattr("fairburst.cli.uninstall._undo", undo)
+    monkeypatch.setattr("fairburst.cli.cluster.Cluster.ask", lambda _, work: asyncio.run(work(None)))
     assert main(["uninstall"]) == 1
     printed = capsys.readouterr()
     assert printed.out == "deleted resourcequotas a/fairburst\n"
