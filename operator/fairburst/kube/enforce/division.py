@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from fairburst.kube.api.quota_objects import ResourceQuota
-from fairburst.kube.enforce.quota_plan import SCOPES, WITHOUT_SMALL, QuotaKey, QuotaTarget, pods_permitted
+from fairburst.kube.enforce.quota_plan import SCOPES, WITHOUT_SMALL, QuotaKey, QuotaTarget, leaves_to, pods_permitted
 from fairburst.kube.names import LARGE_CLASS, SMALL_CLASS, SMALL_QUOTA
 from fairburst.kube.usage.pod_usage import ClassUsage, NamespaceUsage
 
@@ -74,7 +74,7 @@ def divided(
 
 def leaves_out_small(quota: ResourceQuota | None) -> bool:
     """Return whether this namespace quota leaves pods of small jobs to the quota of these."""
-    return quota is not None and WITHOUT_SMALL.is_of(quota)
+    return leaves_to(quota, SMALL_QUOTA)
 
 
 def holding(quotas: Mapping[QuotaKey, ResourceQuota], keys: Iterable[QuotaKey]) -> list[ResourceQuota]:
