@@ -104,8 +104,7 @@ def default_scope(lanes: Iterable[int]) -> Scope:
 def leaves_to(quota: ResourceQuota | None, name: str) -> bool:
     """Return whether this namespace quota leaves the pods of the quota `name` to that quota."""
     terms = (quota.spec.scope_selector.match_expressions or ()) if quota is not None and quota.spec.scope_selector is not None else ()
-    left = {one for term in terms if term.operator == "NotIn" for one in term.values or ()}
-    return name in SCOPES and left.issuperset(SCOPES[name].classes)
+    return name in SCOPES and {one for term in terms if term.operator == "NotIn" for one in term.values or ()} >= {*SCOPES[name].classes}
 
 
 @dataclass(frozen=True, slots=True)
