@@ -408,6 +408,22 @@ class TestQuestions:
         assert ("one still leads and will write all this again" in printed.err) == warns
         assert "deleted leases fairburst-system/fairburst-default" in printed.out
 
+    def test_status_says_which_namespaces_outside_the_queues_use_the_nodes(
+        self, served: Served, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Otherwise a pool without capacity has no explanation."""
+        running = {"status": {"phase": "Running"}}
+        for number, (namespace, cpu) in enumerate(
+            [("kube-system", 2), ("kube-system", 1), ("monitoring", 5), ("batch", 7), ("elsewhere", 9)]
+        ):
+            made = pod(namespace, f"p{number}", pod_spec(cpu, "1Gi")) | running
+            made["spec"]["nodeName"] = "node-0" if namespace != "elsewhere" else "node-of-another-pool"
+            served.put("/api/v1/pods", made)
+        assert main(["status", *served.arguments]) == 0
+        said = capsys.readouterr().out
+        assert "Outside the queues, and no part of the capacity: monitoring (5 cpu, 1Gi memory), kube-system (3 cpu, 2Gi memory).\n" in said
+        assert "cpu             56" in said, "of 64"
+
     def test_get_takes_the_option_of_kubectl_for_all_namespaces(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["get", *served.arguments]) == 0
         whole = capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from collections import Counter
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from fairburst.policy.model import ClusterSnapshot, QueueDecision
 
 ROWS_SHOWN = 6
+NAMED_OUTSIDE = 3  # namespaces
 HELD_BY_NODES = "It has what the nodes hold of its pods; the rest waits for more nodes or for work to end."
 WAITS_FOR_ROOM = "Its share covers all that it wants; its pods wait for work of others to end, or to be created."
 
@@ -102,6 +104,7 @@ def summary(seen: Look, leads: dict[str, Any], now: float) -> dict[str, Any]:
         "nodes": len(seen.view.nodes),
         "operator": leads,
         "capacity": capacity,
+        "outside": _outside(seen),
         "classes": dict(Counter(one["class"] or "Undecided" for one in listed)),
         "queues": listed,
         "bursts": [one for one in listed if one["kind"] == "LatencyQueue"],
@@ -114,6 +117,23 @@ def summary(seen: Look, leads: dict[str, Any], now: float) -> dict[str, Any]:
     }
 
 
+def _outside(seen: Look) -> dict[str, dict[str, str]]:
+    """Return what pods outside the queues request on the pool's nodes, which is no part of the capacity, by namespace, most cpu first."""
+    from fairburst.kube.usage.capacity import counts  # noqa: PLC0415
+    from fairburst.kube.usage.effective_requests import effective_requests  # noqa: PLC0415
+    from fairburst.quantity import format_quantity  # noqa: PLC0415
+
+    governed = {entry.namespace for entry in seen.plan.queue_set.governing}
+    nodes = {name for (_, name), node in seen.view.nodes.items() if counts(node, seen.config.pool.node_selector)}
+    found: dict[str, Counter[str]] = {}
+    for pod in seen.view.stored_pods.values():
+        namespace = pod.metadata.namespace
+        if pod.bound and pod.spec.node_name in nodes and (pod.unmanaged or namespace not in governed):
+            found.setdefault(namespace, Counter()).update({name: amount for name, amount in effective_requests(pod).items() if amount > 0})
+    most_first = sorted(found.items(), key=lambda item: (-item[1]["cpu"], item[0]))
+    return {name: {one: format_quantity(one, amount) for one, amount in sums.items()} for name, sums in most_first if sums}
+
+
 def _why(decision: QueueDecision, snapshot: ClusterSnapshot, row: int) -> str:
     """Return why work of the queue waits, if some does."""
     from fairburst.policy.tolerance import exceeds  # noqa: PLC0415
@@ -124,7 +144,7 @@ def _why(decision: QueueDecision, snapshot: ClusterSnapshot, row: int) -> str:
 
 
 def _print(found: dict[str, Any]) -> None:
-    from fairburst.cli.queues import first_amount  # noqa: PLC0415
+    from fairburst.cli.queues import amounts_text, first_amount  # noqa: PLC0415
 
     leads = found["operator"]
     healthy = no_leader(leads) or f"{leads['holder']} leads, renewed {leads['renewedSecondsAgo']:.0f} s ago"
@@ -135,6 +155,10 @@ def _print(found: dict[str, Any]) -> None:
         for one in found["capacity"]
     ]
     print_table(Table(head, list(rows), right=frozenset(head[1:])))
+    if outside := found["outside"]:
+        named = ", ".join(f"{name} ({amounts_text(amounts)})" for name, amounts in itertools.islice(outside.items(), NAMED_OUTSIDE))
+        more = f" and {len(outside) - NAMED_OUTSIDE} more namespaces" if len(outside) > NAMED_OUTSIDE else ""
+        sys.stdout.write(f"\nOutside the queues, and no part of the capacity: {named}{more}.\n")
     classes = ", ".join(f"{count} {name}" for name, count in sorted(found["classes"].items())) or "none"
     sys.stdout.write(f"\nQueues: {classes}.\n")
     bursts = sorted(found["bursts"], key=lambda one: (not one["nextBurst"].startswith(("open", "overdue")), -one["missed"]))
