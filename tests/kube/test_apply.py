@@ -36,10 +36,7 @@ class AppliedWorld(Measured):
         self.client = api.client()
         self.seen: list[dict[str, Any]] = []
         seen = self.seen.append
-        self.gone: list[tuple[str, str]] = []
-        self.applier = Applier(
-            self.client, "default", self.metrics, namespace_seen=seen, quota_seen=seen, quota_gone=self.gone.append, job_seen=seen
-        )
+        self.applier = Applier(self.client, "default", self.metrics, namespace_seen=seen, quota_seen=seen, job_seen=seen)
         self.quotas_written: list[str] = []
         self.not_resynced: list[tuple[str, bool]] = []
         for _, name in world.namespaces:
@@ -433,11 +430,3 @@ async def test_an_unexpected_error_leaves_no_write_running_into_the_next_round(s
         await site.apply(plan)
     assert failed
     assert under_way == set()
-
-
-async def test_a_quota_that_was_deleted_is_forgotten_at_once_because_the_watch_may_be_late(site: AppliedWorld) -> None:
-    site.api.put(QUOTAS, {"metadata": {"namespace": "batch", "name": "fairburst-small"}})
-    plan = site.world.plan()
-    plan.quota_deletions = [("batch", "fairburst-small")]
-    assert await site.apply(plan)
-    assert site.gone == [("batch", "fairburst-small")]

@@ -54,20 +54,6 @@ async def test_resumes_from_the_last_version_without_listing_again() -> None:
         assert informer.lists == 1
 
 
-async def test_what_was_deleted_by_us_is_gone_before_the_watch_tells_of_it_and_is_reported_once() -> None:
-    async with FakeApi(PODS) as api:
-        api.put(PODS, pod("goes"))
-        async with running(api) as (informer, mirror, _):
-            await watching(api)
-            informer.forget(("a", "goes"))
-            assert names(informer) == set()
-            api.remove(PODS, "a", "goes")
-            api.put(PODS, pod("next"))
-            await until(lambda: names(informer) == {"next"}, "a later event applied")
-            assert mirror.events.count(("DELETED", "goes")) == 1
-            informer.forget(("a", "never"))
-
-
 async def test_a_deletion_lost_in_a_gap_is_reported_after_the_relist() -> None:
     async with FakeApi(PODS) as api:
         api.put(PODS, pod("stays"))

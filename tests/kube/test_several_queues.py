@@ -175,6 +175,30 @@ def test_the_namespace_quota_counts_a_new_queues_pods_until_its_own_quota_is_enf
     assert "fairburst-queue-2" in world.scope("team", "fairburst")[1]
 
 
+def test_a_quota_that_was_to_be_deleted_is_not_believed_to_be_there_while_the_watch_is_down(world: World) -> None:
+    """The answer to the deletion, or the event, may be lost; its pods would count for no quota until the next list."""
+    key = "team", "fairburst-queue-1"
+    queue = world.queues[TQ, "team", "nightly"]
+    world.round()
+    stale = world.quotas[key]
+    del world.queues[TQ, "team", "nightly"]
+    for _ in range(2):
+        world.after(1.0)
+        plan = world.round()
+    assert plan.quota_deletions == [key]
+    world.quotas[key], world.queues[TQ, "team", "nightly"] = stale, queue
+    for _ in range(3):
+        world.after(1.0)
+        world.round()
+        assert world.scope("team", "fairburst")[1] == {"system-node-critical", "system-cluster-critical"}
+        world.quotas[key] = stale
+    del world.quotas[key]
+    for _ in range(2):
+        world.after(1.0)
+        world.round()
+    assert "fairburst-queue-1" in world.scope("team", "fairburst")[1]
+
+
 def test_a_new_queue_gets_no_lane_with_another_ones_pods(world: World) -> None:
     world.put(in_queue("nightly"))
     world.round()

@@ -44,7 +44,7 @@ Seen = Callable[[dict[str, Any]], None]
 
 class Applier:
     """Sends plans through one client. `namespace_seen`, `quota_seen` and `job_seen` (Jobs and JobSets) take the objects that the server
-    answers with, `quota_gone` the keys of deleted quotas. `on_answer` is called after each write."""
+    answers with. `on_answer` is called after each write."""
 
     def __init__(
         self,
@@ -54,7 +54,6 @@ class Applier:
         *,
         namespace_seen: Seen,
         quota_seen: Seen,
-        quota_gone: Callable[[QuotaKey], None],
         job_seen: Seen,
         on_answer: Callable[[], None] = lambda: None,
     ) -> None:
@@ -63,7 +62,6 @@ class Applier:
         self._metrics = metrics
         self._namespace_seen = namespace_seen
         self._quota_seen = quota_seen
-        self._quota_gone = quota_gone
         self._job_seen = job_seen
         self._on_answer = on_answer
         self._limit = asyncio.Semaphore(CONCURRENT_WRITES)
@@ -202,7 +200,6 @@ class Applier:
     async def _delete_quota(self, key: QuotaKey) -> None:
         namespace, name = key
         await self._client.delete(f"/api/v1/namespaces/{namespace}/resourcequotas/{name}")
-        self._quota_gone(key)
 
     async def _parallelism(self, write: ParallelismWrite) -> None:
         """Resize a Job. If it has changed since we looked, leave it to the next round."""

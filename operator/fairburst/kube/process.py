@@ -136,7 +136,7 @@ class Operator:
         )
         self._applier = Applier(
             client, config.pool.name, self.metrics, namespace_seen=self._namespace_seen, quota_seen=self._quota_seen,
-            quota_gone=self._quotas.forget, job_seen=self._job_seen, on_answer=self._progressed,
+            job_seen=self._job_seen, on_answer=self._progressed,
         )  # fmt: skip
         self._changed_pods_in: set[str] = set()
         self._gated_arrived = False

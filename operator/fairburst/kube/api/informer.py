@@ -186,11 +186,6 @@ class Informer(Generic[T]):
             self._ahead[_key(new)] = version
         self._put(_key(new), new)
 
-    def forget(self, key: Key) -> None:
-        """Remove an object whose deletion has been answered, ahead of the watch."""
-        if (old := self.store.pop(key, None)) is not None:
-            self._notify("DELETED", old, None)
-
     async def _list(self) -> None:
         """Replace the store by the server's list and report only the differences."""
         found: dict[Key, T] = {}

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from fairburst.config import Config
+from fairburst.kube.api.quota_objects import ResourceQuota
 from fairburst.kube.containment import Containment
 from fairburst.kube.enforce.division import divided
 from fairburst.kube.enforce.expiry import NOTES, Temporary, notes
 from fairburst.kube.enforce.holds import HoldTimes
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
-from fairburst.kube.enforce.quota_plan import QuotaPlanner, QuotaTarget, QuotaWrite, amounts, quota_key
+from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaPlanner, QuotaTarget, QuotaWrite, amounts, quota_key
 from fairburst.kube.enforce.quota_targets import gated_target, namespace_quota_target
 from fairburst.kube.enforce.recount import Recounts
 from fairburst.kube.enforce.size_note import size_note
@@ -50,6 +51,7 @@ class QuotaRounds:
         self.slack = SlackControl()
         self.hold_times = HoldTimes()
         self._recounts = Recounts()
+        self._deleted: dict[QuotaKey, ResourceQuota] = {}  # as they were when their deletion was planned
 
     def note_holds(self, queues: GoverningQueues, changes: Changes, labels: Mapping[str, Mapping[str, str]], now: float) -> None:
         """Note since when new work of the changed namespaces is held. `labels`: of every namespace."""
@@ -85,7 +87,8 @@ class QuotaRounds:
 
     def plan(self, round_: RoundContext, managed: ManagedNamespaces, items: Sequence[ManagedNamespace], plan: RoundPlan) -> None:
         """Add the quota writes of the touched namespaces to the plan, and the quotas of parts and lanes to delete."""
-        targets = list[QuotaTarget]()
+        targets, quotas = list[QuotaTarget](), round_.view.quotas
+        self._deleted = {key: quota for key, quota in self._deleted.items() if quotas.get(key) is quota}
         for item in items:
             with self._contained.object("enforce", item.namespace):
                 usage = round_.view.pods.namespace(item.namespace)
@@ -93,15 +96,15 @@ class QuotaRounds:
                     self._recounted(round_, item, usage, self._sized(round_, item, self._expiring(round_, item, target)))
                     for target in self._targets(round_, item, usage, plan)
                 ]
-        plan.quota_writes, dues = self.planner.plan(targets, round_.view.quotas, round_.now)
+        plan.quota_writes, dues = self.planner.plan(targets, quotas, round_.now)
         for namespace, due in dues.items():
             self._agenda.put(namespace, due)
         kept = round_.queue_set.left_as_is | {namespace_of(space) for space in self._contained.problems}
         wanted = {target.key for target in targets}
-        quotas = round_.view.quotas
         parts = {(namespace, name) for namespace in round_.touched for name in OTHER_QUOTAS} & quotas.keys()
         found = left_over(quotas, quotas.keys() if round_.everything else parts, wanted, self._pool, released=plan.releases)
         plan.quota_deletions = [key for key in found if key[0] not in kept]
+        self._deleted |= {key: quotas[key] for key in plan.quota_deletions}
         self._count(round_, managed)
         plan.quotas_out_of_sync = sum(self._out_of_sync.values())
 
@@ -124,7 +127,12 @@ class QuotaRounds:
         if quota is None and any(obstacle.blocks for obstacle in item.obstacles):
             return []
         namespace_quota = namespace_quota_target(
-            item, usage.stored, usage.pods, round_.snapshot.resources, _enforced_lanes(round_, item), opening=_has_just_opened(round_, item)
+            item,
+            usage.stored,
+            usage.pods,
+            round_.snapshot.resources,
+            self._enforced_lanes(round_, item),
+            opening=_has_just_opened(round_, item),
         )
         if item.mode.ceiling:
             present = amounts(quota.spec.hard) if quota is not None else {}
@@ -141,7 +149,16 @@ class QuotaRounds:
         own = round_.view.quotas.get((item.namespace, SMALL_QUOTA))
         small, others = divided(namespace_quota, division, usage, own)
         # the namespace quota counts all pods until the other is enforced
-        return [small, others if own is not None and own.status.hard else namespace_quota]
+        return [small, others if self._is_enforced(round_, (item.namespace, SMALL_QUOTA)) else namespace_quota]
+
+    def _enforced_lanes(self, round_: RoundContext, item: ManagedNamespace) -> list[int]:
+        """Return the lanes whose quotas are enforced. Until then the namespace quota counts their pods, for each counts for one."""
+        return [lane for lane in item.lanes if self._is_enforced(round_, (item.quota_key[0], LANE_QUOTAS[lane]))]
+
+    def _is_enforced(self, round_: RoundContext, key: QuotaKey) -> bool:
+        """Return whether a quota is there and enforced. One that was to be deleted may be gone although no watch has told of it."""
+        quota = round_.view.quotas.get(key)
+        return quota is not None and bool(quota.status.hard) and self._deleted.get(key) is not quota
 
     def written(self, write: QuotaWrite, now: float, done: bool) -> None:
         """Note a quota write that was tried. `done`: it succeeded."""
@@ -206,12 +223,6 @@ def _temporary(round_: RoundContext, item: ManagedNamespace, target: QuotaTarget
     if target.slack > FIRST_PODS and not target.exact:
         return Temporary(None, _quantities({name: amount + target.unit[name] for name, amount in target.level.items()}))
     return None
-
-
-def _enforced_lanes(round_: RoundContext, item: ManagedNamespace) -> list[int]:
-    """Return the lanes whose quotas are enforced. Until then the namespace quota counts their pods, so that none counts for no quota."""
-    quotas, namespace = round_.view.quotas, item.quota_key[0]
-    return [lane for lane in item.lanes if (own := quotas.get((namespace, LANE_QUOTAS[lane]))) is not None and own.status.hard]
 
 
 def _has_just_opened(round_: RoundContext, item: ManagedNamespace) -> bool:
