@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from fairburst.kube.enforce.quota_plan import SYSTEM_CLASSES
@@ -161,6 +162,20 @@ def test_a_queue_without_a_reserve_has_no_quotas_by_size_and_loses_those_it_had(
     assert "smallPodPriority" not in world.status("batch")
     if "reserve" in spec:
         assert not {"sizeThreshold", "reserve"} & set(world.status("batch"))
+
+
+def test_a_quota_of_small_jobs_whose_labels_were_removed_by_hand_goes_all_the_same(world: World) -> None:
+    submit(world, "batch", "small", 4, "small")
+    world.settle(2.0)
+    quota = world.quotas["batch", SMALL]
+    world.quotas["batch", SMALL] = msgspec.structs.replace(quota, metadata=msgspec.structs.replace(quota.metadata, labels=None))
+    world.namespace("elsewhere")
+    world.quotas["elsewhere", SMALL] = msgspec.structs.replace(
+        quota, metadata=msgspec.structs.replace(quota.metadata, labels=None, namespace="elsewhere")
+    )
+    world.queue(TQ, "batch", spec={"reserve": "Off"}, generation=2, status=world.status("batch"))
+    world.settle()
+    assert [key for key in world.quotas if key[1] == SMALL] == [("elsewhere", SMALL)], "not another one's of the same name"
 
 
 def test_latency_queues_and_namespaces_without_a_queue_have_none() -> None:

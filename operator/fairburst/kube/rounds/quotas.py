@@ -102,7 +102,9 @@ class QuotaRounds:
         kept = round_.queue_set.left_as_is | {namespace_of(space) for space in self._contained.problems}
         wanted = {target.key for target in targets}
         parts = {(namespace, name) for namespace in round_.touched for name in OTHER_QUOTAS} & quotas.keys()
-        found = left_over(quotas, quotas.keys() if round_.everything else parts, wanted, self._pool, released=plan.releases)
+        own = {item.quota_key[0] for item in (managed.all if round_.everything else managed.of(round_.touched))}
+        keys = quotas.keys() if round_.everything else parts
+        found = left_over(quotas, keys, wanted, self._pool, within=own, released=plan.releases)
         plan.quota_deletions = [key for key in found if key[0] not in kept]
         self._deleted |= {key: quotas[key] for key in plan.quota_deletions}
         self._count(round_, managed)
