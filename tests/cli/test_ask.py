@@ -92,6 +92,13 @@ def served(tmp_path: Path) -> Iterator[Served]:
     found.stop()
 
 
+def led(served: Served, ago: int) -> None:
+    """Let an operator have renewed its Lease that many seconds ago."""
+    renewed = (datetime.now(UTC) - timedelta(seconds=ago)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": "one", "renewTime": renewed, "leaseDurationSeconds": 8}
+    served.put(LEASES, {"metadata": {"namespace": "fairburst-system", "name": "fairburst-default"}, "spec": spec})
+
+
 @pytest.fixture
 def bare(tmp_path: Path) -> Iterator[Served]:
     """A cluster without fairburst."""
@@ -400,9 +407,7 @@ class TestQuestions:
     def test_uninstall_warns_while_an_operator_leads_which_would_write_all_again(
         self, served: Served, ago: int, warns: bool, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        renewed = (datetime.now(UTC) - timedelta(seconds=ago)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        spec = {"holderIdentity": "one", "renewTime": renewed, "leaseDurationSeconds": 15}
-        served.put(LEASES, {"metadata": {"namespace": "fairburst-system", "name": "fairburst-default"}, "spec": spec})
+        led(served, ago)
         assert main(["uninstall", *served.arguments]) == 0
         printed = capsys.readouterr()
         assert ("one still leads and will write all this again" in printed.err) == warns
@@ -448,9 +453,7 @@ class TestQuestions:
     def test_status_tells_an_operator_that_leads_from_one_that_is_gone(
         self, served: Served, ago: int, want: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        renewed = (datetime.now(UTC) - timedelta(seconds=ago)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        spec = {"holderIdentity": "one", "renewTime": renewed, "leaseDurationSeconds": 8}
-        served.put(LEASES, {"metadata": {"namespace": "fairburst-system", "name": "fairburst-default"}, "spec": spec})
+        led(served, ago)
         assert main(["status", *served.arguments]) == 0
         assert want in capsys.readouterr().out
 

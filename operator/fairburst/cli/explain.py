@@ -193,10 +193,7 @@ def _without_node(seen: Look, row: int) -> str:
     """Return a sentence on a waiting pod of the queue that no node could hold; empty if there is none."""
     import numpy as np  # noqa: PLC0415
 
-    from fairburst.kube.usage.capacity import NodeShapes, counts  # noqa: PLC0415
-
-    resources, nodes = seen.round.snapshot.resources, [*seen.view.nodes.values()]
-    shapes = NodeShapes.of([node for node in nodes if counts(node, seen.config.pool.node_selector)], resources)
+    resources, shapes = seen.round.snapshot.resources, seen.shapes()
     pods = seen.view.pods.namespace(seen.plan.queue_set.governing[row].space)
     for vector in sorted((one for one, count in pods.vectors.items() if count > pods.bound_vectors.get(one, 0)), reverse=True):
         requests = np.array(vector) / 1000

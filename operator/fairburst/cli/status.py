@@ -119,12 +119,11 @@ def summary(seen: Look, leads: dict[str, Any], now: float) -> dict[str, Any]:
 
 def _outside(seen: Look) -> dict[str, dict[str, str]]:
     """Return what pods outside the queues request on the pool's nodes, which is no part of the capacity, by namespace, most cpu first."""
-    from fairburst.kube.usage.capacity import counts  # noqa: PLC0415
     from fairburst.kube.usage.effective_requests import effective_requests  # noqa: PLC0415
     from fairburst.quantity import format_quantity  # noqa: PLC0415
 
     governed = {entry.namespace for entry in seen.plan.queue_set.governing}
-    nodes = {name for (_, name), node in seen.view.nodes.items() if counts(node, seen.config.pool.node_selector)}
+    nodes = seen.pool_nodes()
     found: dict[str, Counter[str]] = {}
     for pod in seen.view.stored_pods.values():
         namespace = pod.metadata.namespace

@@ -22,7 +22,6 @@ from fairburst.kube.look import Look
 from fairburst.kube.queues.job_annotations import parallelism_of
 from fairburst.kube.queues.lanes import asks_for
 from fairburst.kube.queues.steps import step_of
-from fairburst.kube.usage.capacity import NodeShapes, counts
 from fairburst.kube.usage.effective_requests import effective_requests, template_requests
 from fairburst.kube.workloads.job import is_held
 from fairburst.sim.cluster import one_machine
@@ -94,10 +93,8 @@ def state_of(seen: Look, known: Known) -> State:
 
 def fits_a_node(seen: Look, job: Job) -> bool:
     """Return whether a node of the pool could hold one of the Job's pods if it were empty; True in an autoscaled pool."""
-    pool = seen.config.pool
-    nodes = [node for node in seen.view.nodes.values() if counts(node, pool.node_selector)]
     demand = np.array(_demand(template_requests(job.spec.template.spec), seen))
-    return pool.autoscaled or NodeShapes.of(nodes, seen.round.snapshot.resources).fitting(demand) >= 1
+    return seen.config.pool.autoscaled or seen.shapes().fitting(demand) >= 1
 
 
 def _job(job: Job, queue: str, pods: Sequence[Pod], seen: Look, known: Known) -> JobState:

@@ -24,6 +24,7 @@ from fairburst.kube.memories import Memories
 from fairburst.kube.queues.listing import Queues, read_queues
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.shadow import ObservingEngine
+from fairburst.kube.usage.capacity import NodeShapes, counts
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.workloads.registry import KINDS
@@ -58,6 +59,15 @@ class Look:
     view: ClusterView
     plan: RoundPlan
     round: DecidedRound
+
+    def pool_nodes(self) -> dict[str, Node]:
+        """Return the nodes of the pool that take pods, by name."""
+        selector = self.config.pool.node_selector
+        return {name: node for (_, name), node in self.view.nodes.items() if counts(node, selector)}
+
+    def shapes(self) -> NodeShapes:
+        """Return the capacities of these nodes."""
+        return NodeShapes.of(self.pool_nodes().values(), self.round.snapshot.resources)
 
 
 def _ignored() -> None:

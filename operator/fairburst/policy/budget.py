@@ -46,7 +46,7 @@ def current_bursts(columns: Columns, inverse: FloatArray, former: Current | None
     if flat.arrival.size == 0:
         return Current(declared.rate, shares, declared.deadline, declared.gap, declared.period, burst)
     rows = np.flatnonzero(declared.kind == SCHEDULE)
-    at = flat.start[rows] + np.clip(columns.index[rows], 0, flat.count[rows] - 1)
+    at = flat.position(rows, columns.index[rows])
     rate, deadline, gap, burst = declared.rate.copy(order="K"), declared.deadline.copy(), declared.gap.copy(), burst.copy()
     rate[rows], deadline[rows], gap[rows] = flat.rate[at], flat.deadline[at], flat.gap[at]
     burst[rows] = largest_share(flat.demand[at], inverse)

@@ -41,6 +41,11 @@ class BurstRows:
     deadline: FloatArray
     gap: FloatArray
 
+    def position(self, rows: IntArray, index: IntArray) -> IntArray:
+        """(M,) where the burst with the number `index` of each of these M queues stands: its last one if it has no such burst."""
+        found: IntArray = self.start[rows] + np.clip(index, 0, self.count[rows] - 1)
+        return found
+
 
 @dataclass(frozen=True)
 class Declared:

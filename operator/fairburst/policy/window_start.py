@@ -58,10 +58,11 @@ def _take_up(columns: Columns, rows: IntArray, now: float) -> None:
     placed = _is_placed(declared, rows)
     place(columns, rows[placed], last[placed])
     opened = ~placed | (columns.arms_at[rows] <= last)  # False if another list of arrivals has none for the last opening
-    goes_on = opened & (last <= now) & (now < last + _deadlines(columns, rows))
+    deadline = last + _deadlines(columns, rows)
+    goes_on = opened & (last <= now) & (now < deadline)
     some = rows[goes_on]
     columns.state[some], columns.opened[some], columns.judged[some] = OPEN, last[goes_on], True
-    columns.deadline[some] = columns.opened[some] + _deadlines(columns, some)
+    columns.deadline[some] = deadline[goes_on]
     columns.index[rows[opened & placed & ~goes_on]] += 1
     later = rows[placed & ~goes_on]
     place(columns, later, np.full(later.size, now))
@@ -81,7 +82,7 @@ def _deadlines(columns: Columns, rows: IntArray) -> FloatArray:
     seconds = declared.deadline[rows]
     scheduled = declared.kind[rows] == SCHEDULE
     some = rows[scheduled]
-    seconds[scheduled] = flat.deadline[flat.start[some] + np.minimum(columns.index[some], flat.count[some] - 1)]
+    seconds[scheduled] = flat.deadline[flat.position(some, columns.index[some])]
     return seconds
 
 

@@ -154,7 +154,7 @@ def next_arming(columns: Columns, current: Current) -> tuple[FloatArray, FloatAr
     rows = np.flatnonzero(scheduled)
     if rows.size:
         flat = declared.schedules
-        at = flat.start[rows] + np.minimum(columns.index[rows] + 1, flat.count[rows] - 1)
+        at = flat.position(rows, columns.index[rows] + 1)
         arms[rows] = by[rows] = flat.arrival[at]
     return arms, by
 

@@ -18,7 +18,7 @@ from fairburst.kube.rounds.view import ClusterView
 from fairburst.kube.times import to_epoch
 from fairburst.kube.usage.demand import GROWTH_FRACTION, NamespaceDemand, namespace_demand, waiting_lines, waiting_pods
 from fairburst.policy.arrays import FloatArray
-from fairburst.policy.model import QueueKind, WaitingPods
+from fairburst.policy.model import ClusterSnapshot, QueueKind, WaitingPods
 
 
 class DemandTable:
@@ -160,3 +160,9 @@ class DemandTable:
 def amounts_wanted(demand: NamespaceDemand, resources: tuple[str, ...]) -> FloatArray:
     """Return (K,) the whole demand of the namespace, resource units."""
     return np.array([demand.demand.get(resource, 0.0) for resource in resources])
+
+
+def whole_demand(demand: NamespaceDemand, snapshot: ClusterSnapshot, row: int) -> FloatArray:
+    """Return (K,) all that a queue wants, resource units. The snapshot's demand ends at the pool, and may include more than pods."""
+    whole: FloatArray = np.maximum(amounts_wanted(demand, snapshot.resources), snapshot.demand[row])
+    return whole

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from fairburst.config import Config
@@ -102,19 +102,18 @@ class QuotaRounds:
         kept = round_.queue_set.left_as_is | {namespace_of(space) for space in self._contained.problems}
         wanted = {target.key for target in targets}
         parts = {(namespace, name) for namespace in round_.touched for name in OTHER_QUOTAS} & quotas.keys()
-        own = {item.quota_key[0] for item in (managed.all if round_.everything else managed.of(round_.touched))}
-        keys = quotas.keys() if round_.everything else parts
+        keys, touched = (quotas.keys(), managed.all) if round_.everything else (parts, managed.of(round_.touched))
+        own = {item.quota_key[0] for item in touched}
         found = left_over(quotas, keys, wanted, self._pool, within=own, released=plan.releases)
         plan.quota_deletions = [key for key in found if key[0] not in kept]
         self._deleted |= {key: quotas[key] for key in plan.quota_deletions}
-        self._count(round_, managed)
+        self._count(round_, touched)
         plan.quotas_out_of_sync = sum(self._out_of_sync.values())
 
-    def _count(self, round_: RoundContext, managed: ManagedNamespaces) -> None:
+    def _count(self, round_: RoundContext, touched: Iterable[ManagedNamespace]) -> None:
         """Count the quotas whose enforced values differ from the written ones."""
         if round_.everything:
             self._out_of_sync.clear()
-        touched = managed.all if round_.everything else managed.of(round_.touched)
         for namespace in round_.touched:
             self._out_of_sync.pop(namespace, None)
         for item in touched:

@@ -24,7 +24,7 @@ from fairburst.kube.jobs.reserve import Reserve, lacks_reserve
 from fairburst.kube.queues.burst_history import BurstHistory
 from fairburst.kube.queues.queue_set import QueueEntry, QueueSet
 from fairburst.kube.rounds.cluster_state import ClusterState
-from fairburst.kube.rounds.demands import amounts_wanted
+from fairburst.kube.rounds.demands import whole_demand
 from fairburst.kube.rounds.differences import Agenda
 from fairburst.kube.rounds.managed import ManagedNamespaces, burst_rate
 from fairburst.kube.rounds.view import RoundContext, RoundPlan
@@ -182,7 +182,7 @@ class StatusRounds:
             lacks_reserve=self._reserve is not None and lacks_reserve(entry),
         )
         usage, elastic = snapshot.usage[row], plan.elastic.queues.get(entry.qualified_name)
-        demand = np.maximum(amounts_wanted(demanded, snapshot.resources), snapshot.demand[row])
+        demand = whole_demand(demanded, snapshot, row)
         forecast = self.forecasts.queues.get(entry.qualified_name)
         waits = forecast is not None and bool(exceeds(demand, usage).any()) and self._waits(forecast.uid, entry, demanded)
         conditions = with_forecast(conditions, forecast, decision.window, waits=waits)

@@ -23,7 +23,7 @@ from fairburst.kube.enforce.fifo_admission import oversize
 from fairburst.kube.enforce.next_start import WholeWork, held_jobs, highest_level
 from fairburst.kube.enforce.suspend import kind_of, start_order
 from fairburst.kube.queues.queue_set import QueueEntry
-from fairburst.kube.rounds.demands import amounts_wanted
+from fairburst.kube.rounds.demands import whole_demand
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.usage.demand import HeldJob, NamespaceDemand, Owner
 from fairburst.kube.usage.gated_pods import GatedPod
@@ -194,7 +194,7 @@ class _QueueSentence:
         self._no_node: Container[str] = demand.no_node
         self._refused = refused
         self._queue, self._decision, self._resources = queue, plan.result.decisions[row], plan.snapshot.resources
-        self._demand = np.maximum(amounts_wanted(demand, self._resources), plan.snapshot.demand[row])  # the latter is at most the pool
+        self._demand = whole_demand(demand, plan.snapshot, row)
         self._usage = plan.snapshot.usage[row]
         self._level = highest_level(row, plan.result.level[row], work, plan.snapshot)
 
