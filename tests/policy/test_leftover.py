@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -118,3 +120,33 @@ def test_its_cost_does_not_grow_with_the_number_of_pods() -> None:
     leftover._add_pods(columns, wanted, unit, np.ones(3), np.array([1e18]), np.array([1e17]))
     assert columns.sum() == pytest.approx(1e17)
     assert columns.max() - columns.min() <= 1e17 / leftover.AT_A_TIME
+
+
+@pytest.mark.parametrize("pods", [1e5, 1e18])
+def test_its_cost_does_not_grow_with_the_number_of_pods_of_another_mix(pods: float) -> None:
+    """Found by fuzzed objects: 2,000 bytes were the whole demand for memory and given, a next pod of 2 GB could fit once, and so 2^60 pods
+    of little cpu were added one by one."""
+    given, wanted, unit = np.array([[0.0, 2000.0]]), np.array([[0.1 * pods, 2000.0]]), np.array([[0.1, 2e9]])
+    left = np.array([0.2 * pods, 2.3e9])
+    steps = _steps(given, wanted, unit, left)
+    assert given[0, 0] == pytest.approx(0.1 * pods)
+    assert steps < 5000
+
+
+def test_a_rest_below_the_resolution_of_its_amount_ends_the_turn() -> None:
+    """2^60 and 1 are the same float64: a queue short of so little would have its turn for ever."""
+    given, wanted, unit = np.array([[2.0**60 - 256]]), np.array([[2.0**60]]), np.array([[1.0]])
+    assert _steps(given, wanted, unit, np.array([2.0**62])) < 1000
+
+
+def _steps(given: np.ndarray, wanted: np.ndarray, unit: np.ndarray, left: np.ndarray) -> int:
+    """Add pods, and return in how many turns; more than 100,000 are an error."""
+    turns = itertools.count()
+
+    class Counted(np.ndarray):
+        def __getitem__(self, key):  # type: ignore[no-untyped-def]
+            assert next(turns) < 100_000
+            return super().__getitem__(key)
+
+    leftover._add_pods(given, wanted.view(Counted), unit, np.ones(len(given)), left * 2, left)
+    return next(turns)

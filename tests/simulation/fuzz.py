@@ -1,13 +1,15 @@
 """`make fuzz-objects`: hostile objects in bulk through the whole operator.
 
-Objects come in batches, each of which replaces the one before. Each batch fills twenty namespaces with hostile objects, beside one queue
-of an ordinary tenant. A run is broken if a process ends, a round fails, or the operator cannot decode an object.
+Objects come in batches, each of which replaces the one before. Each batch fills twenty namespaces with hostile objects, beside the queues
+of an ordinary tenant. A run is broken if a process ends, a round fails, the operator cannot decode an object, or the ordinary tenant loses
+a promise or is not served within the seconds of a batch.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import logging
 import multiprocessing
 import os
@@ -23,6 +25,7 @@ from pathlib import Path
 import fairburst.kube.process  # noqa: F401 (the modules whose clocks are replaced must be there)
 from tests.simulation.api_server import ApiServer
 from tests.simulation.hostile import Hostile
+from tests.simulation.ordinary import Ordinary
 from tests.simulation.replica import STAND_INS, Replica
 from tests.simulation.resources import NAMESPACES, NODES, Object
 from tests.simulation.results import Results, shown
@@ -31,7 +34,7 @@ from tests.simulation.scenario import OWN_NAMESPACE, Scenario, node
 from tests.simulation.virtual_time import VirtualLoop, stand_ins
 
 _figures = re.compile(r"[0-9][0-9.e+]*")  # so that an error with many values counts as one
-BATCH, BATCH_SECONDS, NAMESPACES_COUNT = 500, 1.0, 20
+BATCH, BATCH_SECONDS, NAMESPACES_COUNT = 500, 2.0, 20
 ROUND_OF_SEEDS = 20_000  # objects of one seed
 
 
@@ -45,12 +48,13 @@ class Fuzzed:
     failed_rounds: int = 0
     exits: list[str] = field(default_factory=list)
     undecodable: int = 0
+    unserved: list[str] = field(default_factory=list)
     problems: Counter[str] = field(default_factory=Counter)
 
     @property
     def broken(self) -> bool:
         """True if the run is broken."""
-        return bool(self.exits or self.failed_rounds or self.undecodable or not self.rounds)
+        return bool(self.exits or self.failed_rounds or self.undecodable or self.unserved or not self.rounds)
 
 
 class _Errors(logging.Handler):
@@ -98,20 +102,24 @@ async def _run(loop: VirtualLoop, result: Fuzzed, objects: int) -> None:
     hostile = Hostile(random.Random(f"objects {result.seed}"))
     replica = Replica("operator", scenario.config, server, random.Random(1))
     counted = failed_rounds([replica])
-    for name in (OWN_NAMESPACE, "ordinary", *(f"tenant-{number}" for number in range(NAMESPACES_COUNT))):
+    for name in (OWN_NAMESPACE, *(f"tenant-{number}" for number in range(NAMESPACES_COUNT))):
         server.create(NAMESPACES, {"metadata": {"name": name, "labels": {}}, "status": {"phase": "Active"}})
     for number in range(2):
         server.create(NODES, node(f"node-{number}", 16))
+    ordinary = Ordinary(server)
     replica.start()
     await asyncio.sleep(2.0)
     before: list[tuple[str, Object]] = []
+    batches = itertools.count(2)
     while result.objects < objects and replica.running:
         batch = [hostile.make(f"tenant-{hostile.namespace(NAMESPACES_COUNT)}") for _ in range(BATCH)]
         for collection, obj in before:
             server.remove(collection, obj)
         before = [(collection, server.put(collection, obj)) for collection, obj in batch]
         result.objects += len(batch)
+        ordinary.edit(weight=next(batches))
         await asyncio.sleep(BATCH_SECONDS)
+        result.unserved += ordinary.problems()
     operator = replica.operator
     assert operator is not None
     result.exits, result.failed_rounds = replica.exits, counted()
@@ -148,6 +156,7 @@ def main() -> int:
             problems += result.problems
             if result.broken:
                 print(f"seed {result.seed} broke: {result.exits} {result.failed_rounds} failed rounds, {result.undecodable} undecodable")
+                print(*result.unserved[:10], sep="\n", flush=True)
                 print(f"  again: make fuzz-objects OBJECTS={result.objects} SEED={result.seed}", flush=True)
     for text, count in problems.most_common(30):
         print(f"{count} times: {text}")

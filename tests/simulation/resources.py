@@ -14,6 +14,7 @@ JOBS, LEASES = "/apis/batch/v1/jobs", "/apis/coordination.k8s.io/v1/leases"
 DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS = (f"/apis/apps/v1/{kind}" for kind in ("deployments", "replicasets", "statefulsets"))
 LATENCY_QUEUES, THROUGHPUT_QUEUES = (f"/apis/fairburst.dev/v1alpha1/{kind}" for kind in ("latencyqueues", "throughputqueues"))
 JOB_SETS = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
+LEADER_WORKER_SETS = "/apis/leaderworkerset.x-k8s.io/v1/leaderworkersets"
 QUEUES = {LATENCY_QUEUES: "LatencyQueue", THROUGHPUT_QUEUES: "ThroughputQueue"}
 KINDS = {
     PODS: "Pod",
@@ -29,6 +30,7 @@ KINDS = {
     REPLICA_SETS: "ReplicaSet",
     STATEFUL_SETS: "StatefulSet",
     JOB_SETS: "JobSet",
+    LEADER_WORKER_SETS: "LeaderWorkerSet",
     **QUEUES,
 }
 

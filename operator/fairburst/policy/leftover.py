@@ -64,7 +64,8 @@ def _whole_pods(amount: FloatArray, wanted: FloatArray, unit: FloatArray) -> Flo
 def _add_pods(given: FloatArray, wanted: FloatArray, unit: FloatArray, weight: FloatArray, capacity: FloatArray, left: FloatArray) -> None:
     """Add whole pods to `given`, of the queue with the lowest dominant share per weight first. Skip a queue whose pod does not fit.
 
-    A queue that could take very many pods takes a small part of them at a time, so that the cost does not grow with their number.
+    A queue that could take very many pods takes a small part of them at a time, so that the cost does not grow with their number. How many
+    it could take depends only on resources that get scarcer by it: one whose whole demand fits is no bound.
     """
     share = dominant_share(given, capacity) / weight
     step = dominant_share(unit, capacity) / weight
@@ -77,9 +78,13 @@ def _add_pods(given: FloatArray, wanted: FloatArray, unit: FloatArray, weight: F
         if (unit[row] > left).any() or not (np.minimum(unit[row], missing) > SMALLEST).any():
             continue
         counted = unit[row] > SMALLEST
-        could = min(float(np.min(left[counted] / unit[row, counted])), float(np.max(missing[counted] / unit[row, counted])))
+        scarce = counted & (missing > left)
+        could = float(np.min(np.where(scarce, left, np.inf)[counted] / unit[row, counted]))
+        could = min(could, float(np.max(missing[counted] / unit[row, counted])))
         pods = max(1.0, could // AT_A_TIME)
         more = np.minimum(pods * unit[row], missing)
+        if (given[row] + more == given[row]).all():
+            continue  # the rest of its demand is below the resolution of such amounts
         given[row] += more
         left = left - more
         heapq.heappush(line, (reached + pods * float(step[row]), row))
