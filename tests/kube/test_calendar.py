@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+import itertools
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
+from cronsim import CronSim
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairburst.kube.queues.calendar import MOST_ARRIVALS, Calendar, part_at, shortest_gap
+from fairburst.kube.queues import calendar as calendars
+from fairburst.kube.queues.calendar import MOST_ARRIVALS, Calendar, has_arrivals, part_at, shortest_gap
 from fairburst.kube.shadow import ObservingEngine
 from tests.support.objects import World
 
@@ -122,6 +126,49 @@ def test_no_arrival_lies_on_an_exception(calendar: Calendar, now: float) -> None
     zone = ZoneInfo(calendar.time_zone)
     days = {datetime.fromtimestamp(at, UTC).astimezone(zone).date() for at in part_at(calendar, 1.0, now).arrivals}
     assert not days & calendar.exceptions
+
+
+@given(calendar=CALENDARS, now=TIMES)
+def test_passing_over_exceptions_finds_what_looking_at_every_time_finds(calendar: Calendar, now: float) -> None:
+    zone = ZoneInfo(calendar.time_zone)
+    runs = {day + timedelta(days=more) for day in calendar.exceptions for more in range(60)}
+    calendar = replace(calendar, exceptions=frozenset(sorted(runs)[:366]))
+    part = part_at(calendar, 1.0, now)
+    start = datetime.fromtimestamp(part.since - 60, UTC).astimezone(zone)
+    every = (
+        time for one in calendar.cron for time in itertools.takewhile(lambda at: at.timestamp() < part.arrivals[-1], CronSim(one, start))
+    )
+    plain = {time.timestamp() for time in every if time.date() not in calendar.exceptions}
+    assert {at for at in part.arrivals[:-1] if at >= part.since} == {at for at in plain if at >= part.since}
+
+
+DENSE = tuple(f"*/{step} * * * *" for step in range(1, 17))
+WEEKLY = tuple(f"{minute} 0 * * 0#5" for minute in range(16))
+YEARS = [date(year, 1, 1) for year in (2024, 2026)]
+
+
+@pytest.mark.parametrize("first", YEARS)
+@pytest.mark.parametrize("every", [1, 2], ids=["a year", "every other day of two years"])
+@pytest.mark.parametrize("cron", [("* * * * *",), DENSE, WEEKLY, ("0 0 29 2 0#5",) * 16, ("* * * 12 *",)])
+def test_no_calendar_takes_long(cron: tuple[str, ...], every: int, first: date, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by fuzzed objects: `* * * * *` and 366 excepted dates kept the operator from all rounds for a minute."""
+    steps = itertools.count()
+
+    class Counted(CronSim):
+        def advance_day(self) -> bool:
+            next(steps)
+            return super().advance_day()
+
+    monkeypatch.setattr(calendars, "CronSim", Counted)
+    for cached in (part_at, has_arrivals, shortest_gap):
+        cached.cache_clear()
+    calendar = Calendar(cron, BERLIN, frozenset(first + timedelta(days=every * number) for number in range(366)))
+    now = datetime(2026, 11, 27, 12, tzinfo=UTC).timestamp()
+    for deadline in (1.0, 31_536_000.0):
+        part_at(calendar, deadline, now)
+    assert has_arrivals(calendar)
+    shortest_gap(calendar)
+    assert next(steps) < 60_000
 
 
 def hourly(**more: str) -> dict[str, object]:

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -22,7 +23,11 @@ from cronsim import CronSim, CronSimError
 MOST_ARRIVALS = 750  # in one list: one a day for two years
 _DAY = 86_400
 _BLOCKS = (364 * _DAY, 28 * _DAY, 7 * _DAY, _DAY, _DAY // 4, 3_600)  # seconds; each holds a whole number of the next
-_MOST_TRIED = 2_000  # arrivals that are searched for the shortest gap: five a day for more than a year
+# An 8 KB calendar can name a time every minute by sixteen expressions and except all dates of a year. The operator reads it between rounds.
+_MOST_TRIED = 2_000  # times that are searched for the shortest gap: five a day for more than a year
+_SEARCHED = 5 * 366 * _DAY  # seconds that are searched for it; the first year is a leap year
+_MOST_STEPS = 2 * MOST_ARRIVALS  # times that are looked at for one list, with those that two expressions name or that come too early
+_MOST_PASSED = 20  # times on excepted dates that are passed over one by one
 _REFERENCE = datetime(2024, 1, 1, tzinfo=UTC)  # the first day of a leap year
 
 
@@ -62,62 +67,78 @@ def time_zone_exists(name: str) -> bool:
     return True
 
 
+@lru_cache(maxsize=64)
 def part_at(calendar: Calendar, deadline: float, now: float) -> Part:
     """Return the arrivals that hold at `now`: those of its block and the next, and an earlier one whose window may still be open."""
     for block in _BLOCKS:
         since = now // block * block
-        found = _spaced(_times(calendar, since - deadline), deadline)
-        arrivals = _up_to(since + 2 * block, found)
-        if not arrivals:  # rarer than the longest block: the next one alone
-            arrivals = tuple(itertools.islice(_times(calendar, since), 1))
-        if len(arrivals) <= MOST_ARRIVALS:
+        times = _before(since + 2 * block, _times(calendar, since - deadline))
+        arrivals = tuple(itertools.islice(_spaced(itertools.islice(times, _MOST_STEPS), deadline), MOST_ARRIVALS + 1))
+        if len(arrivals) <= MOST_ARRIVALS and next(times, None) is None:
             break
+    if not arrivals:  # rarer than the longest block: the next one alone
+        arrivals = tuple(itertools.islice(_times(calendar, since), 1))
     return Part(since, since + block, arrivals[:MOST_ARRIVALS])
 
 
+@lru_cache(maxsize=256)
 def shortest_gap(calendar: Calendar) -> float:
-    """Return the seconds between the two closest of the first `_MOST_TRIED` arrivals, without daylight saving; infinite for one."""
+    """Return the seconds between the two closest arrivals of the years that are searched, without daylight saving; infinite for one."""
     plain = Calendar(calendar.cron, "UTC", calendar.exceptions)
-    arrivals = list(itertools.islice(_times(plain, _REFERENCE.timestamp()), _MOST_TRIED))
-    return min((after - one for one, after in itertools.pairwise(arrivals)), default=float("inf"))
+    searched = _before(_REFERENCE.timestamp() + _SEARCHED, _times(plain, _REFERENCE.timestamp()))
+    arrivals = list(itertools.islice(searched, _MOST_TRIED))
+    return min((after - one for one, after in itertools.pairwise(arrivals) if after > one), default=float("inf"))
 
 
+@lru_cache(maxsize=256)
 def has_arrivals(calendar: Calendar) -> bool:
     """Return whether the calendar has any arrival."""
-    return next(_times(calendar, _REFERENCE.timestamp()), None) is not None
+    zone = ZoneInfo(calendar.time_zone)
+    firsts = (next(_occurrences(one, _REFERENCE.astimezone(zone), calendar.exceptions), None) for one in calendar.cron)
+    return any(first is not None for first in firsts)
 
 
 def _times(calendar: Calendar, begin: float) -> Iterator[float]:
-    """Yield the arrivals from `begin` on in ascending order, each once."""
+    """Yield the arrivals from `begin` on in ascending order, as often as expressions name them."""
     zone = ZoneInfo(calendar.time_zone)
     start = datetime.fromtimestamp(begin, UTC).astimezone(zone) - timedelta(minutes=1)
-    last = float("-inf")
-    for time in heapq.merge(*(_occurrences(one, start) for one in calendar.cron), key=datetime.timestamp):
-        at = time.timestamp()
-        if at >= begin and at > last and time.date() not in calendar.exceptions:
-            last = at
-            yield at
+    each = (_occurrences(one, start, calendar.exceptions) for one in dict.fromkeys(calendar.cron))
+    times = map(datetime.timestamp, heapq.merge(*each, key=datetime.timestamp))
+    yield from itertools.dropwhile(lambda at: at < begin, times)
 
 
-def _occurrences(expression: str, start: datetime) -> Iterator[datetime]:
+def _occurrences(expression: str, start: datetime, excepted: frozenset[date]) -> Iterator[datetime]:
+    """Yield the times of one expression after `start`, but for those on excepted dates.
+
+    After a number of times on such dates it goes on at the end of the excepted dates.
+    """
+    passed = 0
+    times = CronSim(expression, start)
     try:
-        yield from CronSim(expression, start)
+        while (time := next(times, None)) is not None:
+            if time.date() not in excepted:
+                passed = 0
+                yield time
+            elif (passed := passed + 1) == _MOST_PASSED:
+                passed = 0
+                day = time.date()
+                while day in excepted:
+                    day += timedelta(days=1)
+                times = CronSim(expression, datetime.combine(day, datetime.min.time(), start.tzinfo) - timedelta(minutes=1))
     except OverflowError:  # the year 10000
         return
 
 
-def _up_to(end: float, arrivals: Iterator[float]) -> tuple[float, ...]:
-    """Return the arrivals before `end`, at most one more than a list may have."""
-    before = itertools.takewhile(lambda at: at < end, arrivals)
-    return tuple(itertools.islice(before, MOST_ARRIVALS + 1))
+def _before(end: float, arrivals: Iterator[float]) -> Iterator[float]:
+    return itertools.takewhile(lambda at: at < end, arrivals)
 
 
-def _spaced(arrivals: Iterator[float], deadline: float) -> Iterator[float]:
-    """Yield the arrivals that come at or after the deadline of the one before."""
-    free = float("-inf")
+def _spaced(arrivals: Iterable[float], deadline: float) -> Iterator[float]:
+    """Yield each arrival that comes at or after the deadline of the one before, once."""
+    last = free = float("-inf")
     for at in arrivals:
-        if at >= free:
-            free = at + deadline
+        if at > last and at >= free:
+            last, free = at, at + deadline
             yield at
 
 
