@@ -1,26 +1,30 @@
 """`make fuzz-objects`: hostile objects in bulk through the whole operator.
 
 Objects come in batches, each of which replaces the one before. Each batch fills twenty namespaces with hostile objects, beside the queues
-of an ordinary tenant. A run is broken if a process ends, a round fails, the operator cannot decode an object, or the ordinary tenant loses
-a promise or is not served within the seconds of a batch.
+of an ordinary tenant. A run is broken if a process ends, a round fails, the operator cannot decode an object, the ordinary tenant loses a
+promise or is not served within the seconds of a batch, or a batch costs very much processor time.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import itertools
 import logging
 import multiprocessing
 import os
 import random
 import re
+import signal
 import sys
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from types import FrameType
 
 import fairburst.kube.process  # noqa: F401 (the modules whose clocks are replaced must be there)
 from tests.simulation.api_server import ApiServer
@@ -36,6 +40,8 @@ from tests.simulation.virtual_time import VirtualLoop, stand_ins
 _figures = re.compile(r"[0-9][0-9.e+]*")  # so that an error with many values counts as one
 BATCH, BATCH_SECONDS, NAMESPACES_COUNT = 500, 2.0, 20
 ROUND_OF_SEEDS = 20_000  # objects of one seed
+EDIT_EVERY = 6  # batches: a queue's edits take effect once in ten seconds
+MOST_SECONDS = 20.0  # of processor time for a batch; most batches take a quarter of a second
 
 
 @dataclass
@@ -49,12 +55,41 @@ class Fuzzed:
     exits: list[str] = field(default_factory=list)
     undecodable: int = 0
     unserved: list[str] = field(default_factory=list)
+    slow: list[str] = field(default_factory=list)
     problems: Counter[str] = field(default_factory=Counter)
 
     @property
     def broken(self) -> bool:
         """True if the run is broken."""
-        return bool(self.exits or self.failed_rounds or self.undecodable or self.unserved or not self.rounds)
+        return bool(self.exits or self.failed_rounds or self.undecodable or self.unserved or self.slow or not self.rounds)
+
+
+class TooSlow(Exception):  # noqa: N818
+    """One batch has taken `MOST_SECONDS` of processor time."""
+
+
+@contextlib.contextmanager
+def _alarm(rings: list[str]) -> Iterator[Callable[[], None]]:
+    """Give a function that begins a batch; the first has begun.
+
+    In a batch that has not ended in time, TooSlow is raised wherever the code is, and `rings` says where. The operator contains it.
+    """
+
+    def ring(_: int, frame: FrameType | None) -> None:
+        where = traceback.extract_stack(frame)[-1]
+        rings.append(f"more than {MOST_SECONDS:.0f} s of processor time in one batch, at {where.filename}:{where.lineno}")
+        raise TooSlow(rings[-1])
+
+    def begin() -> None:
+        signal.setitimer(signal.ITIMER_VIRTUAL, MOST_SECONDS, MOST_SECONDS)
+
+    before = signal.signal(signal.SIGVTALRM, ring)
+    begin()
+    try:
+        yield begin
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 class _Errors(logging.Handler):
@@ -86,8 +121,8 @@ def fuzz(seed: int, objects: int) -> Fuzzed:
     operators.setLevel(logging.ERROR)
     operators.propagate = False
     try:
-        with stand_ins(loop, f"fuzz {seed}", **STAND_INS):
-            loop.run_until_complete(_run(loop, result, objects))
+        with stand_ins(loop, f"fuzz {seed}", **STAND_INS), _alarm(result.slow) as begin_batch:
+            loop.run_until_complete(_run(loop, result, objects, begin_batch))
     finally:
         operators.removeHandler(handler)
         operators.setLevel(level)
@@ -96,7 +131,7 @@ def fuzz(seed: int, objects: int) -> Fuzzed:
     return result
 
 
-async def _run(loop: VirtualLoop, result: Fuzzed, objects: int) -> None:
+async def _run(loop: VirtualLoop, result: Fuzzed, objects: int, begin_batch: Callable[[], None]) -> None:
     scenario = Scenario(random.Random(f"hostile {result.seed}"))
     server = ApiServer(loop, scenario.config, random.Random(0))
     hostile = Hostile(random.Random(f"objects {result.seed}"))
@@ -106,18 +141,20 @@ async def _run(loop: VirtualLoop, result: Fuzzed, objects: int) -> None:
         server.create(NAMESPACES, {"metadata": {"name": name, "labels": {}}, "status": {"phase": "Active"}})
     for number in range(2):
         server.create(NODES, node(f"node-{number}", 16))
-    ordinary = Ordinary(server)
+    ordinary = Ordinary(server, declared=scenario.declared)
     replica.start()
     await asyncio.sleep(2.0)
     before: list[tuple[str, Object]] = []
-    batches = itertools.count(2)
-    while result.objects < objects and replica.running:
+    batches = itertools.count(1)
+    while result.objects < objects and replica.running and not result.slow:
+        begin_batch()
         batch = [hostile.make(f"tenant-{hostile.namespace(NAMESPACES_COUNT)}") for _ in range(BATCH)]
         for collection, obj in before:
             server.remove(collection, obj)
         before = [(collection, server.put(collection, obj)) for collection, obj in batch]
         result.objects += len(batch)
-        ordinary.edit(weight=next(batches))
+        if (number := next(batches)) % EDIT_EVERY == 0:
+            ordinary.edit(weight=number)
         await asyncio.sleep(BATCH_SECONDS)
         result.unserved += ordinary.problems()
     operator = replica.operator
@@ -156,7 +193,7 @@ def main() -> int:
             problems += result.problems
             if result.broken:
                 print(f"seed {result.seed} broke: {result.exits} {result.failed_rounds} failed rounds, {result.undecodable} undecodable")
-                print(*result.unserved[:10], sep="\n", flush=True)
+                print(*result.slow, *result.unserved[:10], sep="\n", flush=True)
                 print(f"  again: make fuzz-objects OBJECTS={result.objects} SEED={result.seed}", flush=True)
     for text, count in problems.most_common(30):
         print(f"{count} times: {text}")

@@ -13,10 +13,13 @@ _BURST = {"resources": {"cpu": str(_GUARANTEED_CPU), "memory": "4Gi"}, "duration
 
 
 class Ordinary:
-    """The tenant. `edit` changes its ThroughputQueue; `problems` says what it was promised and does not have."""
+    """The tenant. `edit` changes its ThroughputQueue; `problems` says what it was promised and does not have.
 
-    def __init__(self, server: ApiServer) -> None:
-        self._server = server
+    declared: the pool declares its capacity. Otherwise pods outside the queues lower it, and with it the promises.
+    """
+
+    def __init__(self, server: ApiServer, *, declared: bool) -> None:
+        self._server, self._declared = server, declared
         self._queues = {
             BURSTS: self._create(BURSTS, LATENCY_QUEUES, {"burst": _BURST, "arrival": {"sporadic": {"minInterarrivalSeconds": 10}}}),
             BATCH: self._create(BATCH, THROUGHPUT_QUEUES, {"weight": 1}),
@@ -45,6 +48,8 @@ class Ordinary:
             seen = queue.get("status", {}).get("observedGeneration")
             if seen != queue["metadata"]["generation"]:
                 found.append(f"the status of {namespace} is of generation {seen}, the spec of {queue['metadata']['generation']}")
+        if not self._declared:
+            return found
         if (given := self._queue(BURSTS).get("status", {}).get("class")) != "Hard":
             found.append(f"the class of {BURSTS} is {given}")
         quota = self._server.get(QUOTAS, BURSTS, QUOTA_NAME)

@@ -17,7 +17,10 @@ from fairburst.kube.api.informer import Informer
 from fairburst.kube.engine import Engine
 from fairburst.kube.memories import Memories
 from fairburst.kube.rounds import recall
+from fairburst.kube.rounds.statuses import StatusRounds
 from fairburst.kube.views.status_plan import StatusPlanner
+from fairburst.policy import division
+from tests.simulation import fuzz as fuzzing
 from tests.simulation.fuzz import fuzz
 from tests.simulation.results import Results
 from tests.simulation.run import simulate
@@ -95,6 +98,22 @@ def test_a_round_that_fails_on_an_object_is_found_out(monkeypatch: pytest.Monkey
     found = fuzz(1, 1_000)
     assert found.failed_rounds
     assert any("NotImplementedError" in problem for problem in found.problems)
+
+
+def test_a_round_that_never_ends_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spin(*_: Any) -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr(fuzzing, "MOST_SECONDS", 1.0)
+    monkeypatch.setattr(division, "give_leftover", spin)
+    found = fuzz(1, 1_000)
+    assert re.fullmatch(r"more than 1 s of processor time in one batch, at .*test_simulation.py:\d+", found.slow[-1])
+
+
+def test_an_operator_that_leaves_a_queue_alone_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StatusRounds, "_plan", lambda self, *_: None)
+    assert "the status of ordinary-batch is of generation None, the spec of 1" in fuzz(1, 500).unserved
 
 
 def test_an_operator_that_forgets_at_a_restart_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
