@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fairburst.policy.decide import decide
 from fairburst.policy.errors import InvalidSnapshotError
+from fairburst.policy.lending import SINGLE_TURNS, Lender, _Borrower
 from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, RoundResult, Sporadic, WaitingPods
 from tests.support.policy import latency, snapshot, throughput
 from tests.support.strategies import START
@@ -135,6 +138,26 @@ class TestManyQueues:
             if number % 2 == 0:
                 served.append(int(np.argmax(usage)))
         assert set(served) == {0, 1}
+
+    @pytest.mark.parametrize("pods", [1e5, 1e7])
+    def test_room_for_very_many_pods_takes_few_turns_and_is_as_fairly_lent(self, pods: float, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A round took 0.8 s per hundred thousand pods, since each was lent in a turn of its own."""
+        turns = itertools.count()
+        start = _Borrower.start
+
+        def counted(self: _Borrower, *given: Any) -> None:
+            next(turns)
+            start(self, *given)
+
+        monkeypatch.setattr(_Borrower, "start", counted)
+        many, weight, nothing = np.arange(50), 1.0 + np.arange(50) % 3, np.zeros((50, 2))
+        waits = WaitingPods(many, np.tile([0.001, 1.0], (50, 1)), np.full(50, 1e9))
+        held, again = np.zeros(50, dtype=bool), np.ones(50, dtype=bool)
+        lender = Lender(nothing + 1e9, nothing, nothing, weight, np.array([pods, pods]), None, waits, held, again, np.zeros(50))
+        lent = lender.lend(nothing.copy())[:, 1]
+        assert lent.sum() == pods
+        assert np.ptp(lent / weight) <= 1
+        assert next(turns) < SINGLE_TURNS + 10_000
 
     def test_lent_capacity_is_spare(self) -> None:
         """A latency queue outside its window pays nothing for it."""

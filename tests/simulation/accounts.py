@@ -95,7 +95,7 @@ class Accounts:
                 least = self._least_class(new["metadata"]["uid"], was)
                 if promises.is_weaker(now.get("class"), least):
                     found.append(f"a promise lost: {namespace} went from {was['class']} to {now.get('class')}, {least} could be kept")
-            if was.get("promise") and was["class"] != "Rejected" and was["promise"] != now.get("promise"):
+            if was.get("promise") and was.get("class") != "Rejected" and was["promise"] != now.get("promise"):
                 found.append(f"a promise lost: that of {namespace} was {was['promise']}, is {now.get('promise')}")
         if was_observed(old) and not was_observed(new):
             return found  # an enforced queue starts its counts again (docs/decisions/0124)

@@ -25,6 +25,7 @@ from fairburst.policy.drf import column_sum, put_rows, row_any, row_any_short, t
 from fairburst.policy.model import WaitingPods
 from fairburst.policy.tolerance import SMALLEST, TOLERANCE, slack_of
 
+SINGLE_TURNS, PARTS = 2000, 8
 _NEARLY = 1e-6  # of a pod: sums of amounts in bytes are not exact
 
 
@@ -361,9 +362,14 @@ class _Borrower:
 
 
 def lend_in_turn(borrowers: Sequence[_Borrower], pool: list[float], capacity: Sequence[float]) -> None:
-    """Lend `pool` (by resource): the borrower of the lowest dominant share per weight starts its next pod, until none fits."""
+    """Lend `pool` (by resource): the borrower of the lowest dominant share per weight starts its next pod, until none fits.
+
+    After `SINGLE_TURNS` turns a borrower starts an eighth of its part of the pods that fit, and those behind it catch up in one turn each:
+    room for a hundred thousand pods does not take as many turns.
+    """
     heap = [(borrower.share(capacity), -borrower.owed, borrower.row, number) for number, borrower in enumerate(borrowers)]
     heapq.heapify(heap)
+    turns = 0
     while heap:
         *_, number = heapq.heappop(heap)
         borrower = borrowers[number]
@@ -371,5 +377,7 @@ def lend_in_turn(borrowers: Sequence[_Borrower], pool: list[float], capacity: Se
         if fitting <= 0:
             continue
         next_share = heap[0][0] if heap else math.inf
-        borrower.start(min(fitting, borrower.pods_until(next_share, capacity)), pool)
+        least = 1 if turns < SINGLE_TURNS else max(1, fitting // (PARTS * (1 + len(heap))))
+        borrower.start(min(fitting, max(least, borrower.pods_until(next_share, capacity))), pool)
+        turns += 1
         heapq.heappush(heap, (borrower.share(capacity), -borrower.owed, borrower.row, number))
