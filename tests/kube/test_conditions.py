@@ -117,6 +117,22 @@ def test_work_that_never_starts_makes_a_queue_unready() -> None:
     assert (found["Ready"], found["JobsFit"]) == (("True", "Ready"), ("False", "NeverFits")), "it runs in parts"
 
 
+def test_work_larger_than_any_node_does_not_hide_work_larger_than_the_level() -> None:
+    """The first needs smaller pods or larger nodes, the second more level: one remedy does not replace the other."""
+    found = conditions_of(
+        *decided("ThroughputQueue", GuaranteeClass.ELASTIC),
+        None,
+        [],
+        observed_only=False,
+        never_start=[Oversize("Job n/wide", "cpu", 65.0, 64.0)],
+        no_node={"deep": ("Job deep", {"cpu": 100.0})},
+    )
+    fits = next(one for one in found if one.type == "JobsFit")
+    assert (fits.status, fits.reason) == ("False", "LargerThanLevel")
+    assert "Job n/wide starts whole and needs 65 cpu, the queue's level is 64. It waits until the level reaches that" in fits.message
+    assert "Job deep: a pod asks for 100 cpu. No node of the pool could hold it" in fits.message
+
+
 @pytest.mark.parametrize("granted", [HARD, GuaranteeClass.SOFT, GuaranteeClass.ELASTIC, None])
 @pytest.mark.parametrize("attainable", [IN_TIME, TOO_LATE, None])
 def test_each_fact_is_told_by_one_condition_and_no_condition_that_holds_sounds_like_a_failure(

@@ -210,6 +210,19 @@ def test_a_job_larger_than_the_queues_level_is_named_with_both_numbers_and_the_c
     assert world.condition(TQ, "batch", "JobsFit")[:2] == ("True", "Fit")
 
 
+def test_a_job_larger_than_the_level_is_named_also_beside_one_that_no_node_could_hold() -> None:
+    world = world_with_batch()
+    settle(world)
+    held(world, "wide", 65)
+    held(world, "deep", 1, cpu="100")
+    settle(world)
+    assert waiting(world) == ["deep", "wide"]
+    _, reason, message = world.condition(TQ, "batch", "JobsFit")
+    assert reason == "LargerThanLevel"
+    assert "Job batch/wide starts whole and needs 65 cpu, the queue's level is 64." in message
+    assert "Job deep: a pod asks for 100 cpu" in message
+
+
 def test_a_job_that_fits_the_pool_but_neither_the_queues_share_nor_a_turn_is_named_too() -> None:
     world = world_with_batch()
     world.queue(TQ, "other", spec=SUSPENDS)

@@ -134,10 +134,11 @@ def _enforced(
 def _jobs_fit(
     too_large: Sequence[str], never_start: Sequence[Oversize], no_node: Mapping[str, tuple[str, Mapping[str, float]]]
 ) -> ConditionValue:
-    if no_node:
-        return ConditionValue("JobsFit", "False", "LargerThanNodes", _no_node(list(no_node.values())))
-    if never_start:
-        return ConditionValue("JobsFit", "False", "LargerThanLevel", _never_start(never_start))
+    # Each has a remedy of its own. The level comes first: its owner can change that without new nodes.
+    found = [("LargerThanLevel", _never_start(never_start))] if never_start else []
+    found += [("LargerThanNodes", _no_node(list(no_node.values())))] if no_node else []
+    if found:
+        return ConditionValue("JobsFit", "False", found[0][0], " ".join(message for _, message in found))
     if not too_large:
         return ConditionValue("JobsFit", "True", "Fit", "every job asks for no more at once than the pool has.")
     more = f" And {len(too_large) - NAMED_AT_MOST} more." if len(too_large) > NAMED_AT_MOST else ""
