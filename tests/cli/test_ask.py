@@ -15,12 +15,13 @@ import pytest
 import yaml
 
 from fairburst.cli import kubectl_completion
-from fairburst.cli.cluster import find_queue, queue_of_work
+from fairburst.cli.cluster import advice_on, find_queue, queue_of_work
 from fairburst.cli.errors import NO_CLUSTER, WRONG_ARGUMENTS, CommandError
 from fairburst.cli.main import main
 from fairburst.cli.queues import next_burst, seconds_text, waiting
 from fairburst.cli.status import WAITS_FOR_ROOM
 from fairburst.cli.work_findings import job_findings, pod_findings
+from fairburst.kube.api.errors import ApiError, Forbidden, Unauthorized, Unavailable
 from fairburst.kube.install.check import difference
 from fairburst.kube.names import GATE, HELD_ANNOTATION
 from tests.support.fake_api import FakeApi
@@ -109,6 +110,8 @@ def bare(tmp_path: Path) -> Iterator[Served]:
 
 COMMANDS = (["get"], ["status"], ["explain", "lq"], ["doctor"])
 MORE_COMMANDS = (["eta", "job", "-n", "batch"], ["plan", "--capacity", "+1%"], ["recommend", "batch"], ["dashboard", "--port", "0"])
+OTHERS_OF_A_CLUSTER = (["snapshot", "save", "/tmp/never-written"], ["uninstall"], ["run"])  # noqa: S108
+PLUG_IN = {"apiVersion": "client.authentication.k8s.io/v1", "command": "no-such-plugin", "interactiveMode": "Never"}
 
 
 class TestBadInput:
@@ -171,6 +174,58 @@ class TestBadInput:
         said = capsys.readouterr().err.splitlines()
         assert len(said) == 1
         assert "context 'two'" in said[0]
+
+    @pytest.mark.parametrize("command", [*COMMANDS, *MORE_COMMANDS, *OTHERS_OF_A_CLUSTER], ids=lambda command: command[0])
+    @pytest.mark.parametrize(
+        ("change", "want"),
+        [
+            pytest.param({"current-context": ""}, "found no current-context; choose one with --context: one", id="no current context"),
+            pytest.param({"current-context": "two"}, "found no context 'two'; choose one with --context: one", id="a context that is gone"),
+            pytest.param({"user": {"exec": PLUG_IN}}, "No such file or directory: 'no-such-plugin'; install it,", id="no plug-in"),
+            pytest.param(
+                {"user": {"exec": {**PLUG_IN, "command": "sh", "args": ["-c", "echo log in first >&2; exit 3"]}}},
+                "exec: process returned 3. log in first; install it, log in with it,",
+                id="a plug-in that refuses",
+            ),
+            pytest.param(
+                {"cluster": {"server": "https://127.0.0.1:9", "certificate-authority": "/no/such/ca.crt"}},
+                "File does not exist: /no/such/ca.crt; correct the kubeconfig, or choose another --context",
+                id="no certificate authority",
+            ),
+        ],
+    )
+    def test_a_kubeconfig_that_lacks_something(
+        self, tmp_path: Path, command: list[str], change: dict[str, Any], want: str, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        """A plug-in that failed was logged and forgotten: an anonymous user was told to ask for rights."""
+        path = kubeconfig(tmp_path, "http://127.0.0.1:9")
+        content = yaml.safe_load(path.read_text())
+        content["users"][0]["user"] = change.get("user", {"token": "t"})
+        content["clusters"][0]["cluster"] |= change.get("cluster", {})
+        content["current-context"] = change.get("current-context", "one")
+        path.write_text(yaml.safe_dump(content))
+        assert main([*command, "--kubeconfig", str(path)]) == NO_CLUSTER
+        (said,) = capfd.readouterr().err.splitlines()
+        assert want in said
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            Unauthorized(401, "Unauthorized", "GET /x: Unauthorized"),
+            Forbidden(403, "Forbidden", 'GET /x: queues is forbidden: User "system:anonymous" cannot list resource "queues"'),
+        ],
+        ids=["refused", "taken for nobody"],
+    )
+    def test_an_expired_certificate_is_told_whether_or_not_the_api_server_admits_anonymous_requests(self, error: ApiError) -> None:
+        said = advice_on(error)
+        assert said.startswith("the API server does not know this user (GET /x: ")
+        assert said.endswith("); its token or client certificate is missing, wrong or expired: log in again, or choose another --context")
+
+    def test_a_certificate_that_the_kubeconfig_does_not_trust_is_no_silent_server(self) -> None:
+        failed = "GET /x: Cannot connect to host 127.0.0.1:9 ssl:True [SSLCertVerificationError: (1, 'certificate verify failed')]"
+        said = advice_on(Unavailable(0, "Unavailable", failed))
+        assert said.startswith("the kubeconfig does not trust the API server's certificate (GET /x: ")
+        assert said.endswith("); check server and certificate-authority in it, or choose another --context")
 
     @pytest.mark.parametrize("content", ["not: [a kubeconfig", "[1]", ""])
     def test_a_malformed_kubeconfig(self, tmp_path: Path, content: str, capsys: pytest.CaptureFixture[str]) -> None:

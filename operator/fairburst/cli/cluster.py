@@ -128,10 +128,14 @@ def advice_on(error: ApiError) -> str:
     from fairburst.kube.names import GROUP  # noqa: PLC0415
 
     match error:
+        case Unavailable() if "SSLCertVerificationError" in error.message:
+            trusted = "check server and certificate-authority in it, or choose another --context"
+            return f"the kubeconfig does not trust the API server's certificate ({error.message}); {trusted}"
         case Unavailable():
             return f"the API server does not answer ({error.message}); check the kubeconfig, --context and the network"
-        case Unauthorized():
-            return f"the API server does not know this user ({error.message}); log in again, or choose another --context"
+        case Unauthorized() | Forbidden() if error.status == 401 or "system:anonymous" in error.message:
+            how = "its token or client certificate is missing, wrong or expired: log in again, or choose another --context"
+            return f"the API server does not know this user ({error.message}); {how}"
         case Forbidden():
             less = "`fairburst get -n NAMESPACE` and `fairburst explain QUEUE -n NAMESPACE` need less"
             return f"this user may not do that ({error.message}); ask for the right; {less}"

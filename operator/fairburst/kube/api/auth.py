@@ -6,10 +6,13 @@ OIDC issue short-lived ones.
 
 from __future__ import annotations
 
+import logging
 import os
 import ssl
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from fairburst.kube.api.errors import CredentialsError
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 DEFAULT_KUBECONFIG = Path("~/.kube/config")
 TOKEN_MAX_AGE_SECONDS = 60.0
+CONTEXTS_NAMED = 5
 
 ReadToken = Callable[[bool], str | None]
 
@@ -140,12 +144,14 @@ def from_kubeconfig(path: str, context: str | None = None) -> Credentials:
             )
         except Exception as error:  # the library passes on errors of YAML and of its own look-ups
             where = f"context {context!r}" if context else "the current context"
-            other = _other_content(path)
-            found = f"found {other}; choose another file with --kubeconfig or $KUBECONFIG" if other else f"found: {error}"
-            raise CredentialsError(f"expected a kubeconfig with {where} at {path}, {found}") from error
+            raise CredentialsError(f"expected a kubeconfig with {where} at {path}, {_found_instead(path, context, error)}") from error
         return configuration
 
-    current = load()
+    with _plug_in_failures() as failures:
+        current = load()
+    if failures and not current.api_key and not current.cert_file:
+        what = "install it, log in with it, or choose another --context"
+        raise CredentialsError(f"expected credentials from the exec plug-in that {path} names, found: {failures[-1]}; {what}")
 
     def read_token(force: bool) -> str | None:
         nonlocal current
@@ -166,6 +172,56 @@ def from_kubeconfig(path: str, context: str | None = None) -> Credentials:
         proxy=getattr(current, "proxy", None),
         insecure=not current.verify_ssl,
     )
+
+
+@contextmanager
+def _plug_in_failures() -> Iterator[list[str]]:
+    """Collect the failures of exec plug-ins, which the library logs before it goes on without credentials, instead of logging them."""
+    found: list[str] = []
+    thread = threading.get_ident()
+
+    def keep_from_the_log(record: logging.LogRecord) -> bool:
+        if record.module != "kube_config" or record.thread != thread:
+            return True
+        said = record.getMessage()
+        # On a terminal the plug-in writes to it, and the library fails on the text that it did not get.
+        found.append("it failed, and its output is above" if "'NoneType'" in said else said)
+        return False
+
+    root = logging.getLogger()
+    root.addFilter(keep_from_the_log)
+    try:
+        yield found
+    finally:
+        root.removeFilter(keep_from_the_log)
+
+
+def _found_instead(path: str, context: str | None, error: Exception) -> str:
+    """Return what these files have instead of the context, and what to do."""
+    if other := _other_content(path):
+        return f"found {other}; choose another file with --kubeconfig or $KUBECONFIG"
+    current, known = _contexts(path)
+    asked = context or current
+    if known and asked not in known:
+        more = ", ..." if len(known) > CONTEXTS_NAMED else ""
+        which = f"context {asked!r}" if asked else "current-context"
+        return f"found no {which}; choose one with --context: {', '.join(known[:CONTEXTS_NAMED])}{more}"
+    return f"found: {error}; correct the kubeconfig, or choose another {'--context' if known else 'file'}"
+
+
+def _contexts(path: str) -> tuple[str, list[str]]:
+    """Return the current context of these kubeconfig files, empty without one, and the names of all contexts."""
+    import yaml  # noqa: PLC0415  an error has time
+
+    current, known = "", []
+    for each in path.split(os.pathsep):
+        try:
+            content = yaml.safe_load(Path(each).read_text(encoding="utf-8"))
+        except OSError:
+            continue
+        current = current or str(content.get("current-context") or "")
+        known += [str(one["name"]) for one in content.get("contexts") or [] if isinstance(one, dict) and one.get("name")]
+    return current, known
 
 
 def _other_content(path: str) -> str:
