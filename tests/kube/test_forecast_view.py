@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from fairburst.kube.views.forecast_view import DeadlineForecast, Forecasts, QueueForecast, StartForecast
+from fairburst.kube.views.conditions import ConditionValue
+from fairburst.kube.views.forecast_view import DeadlineForecast, Forecasts, QueueForecast, StartForecast, with_forecast
 from fairburst.policy.model import Window, WindowState
 from tests.support.objects import WALL, World, job, latency_spec, pod, requesting
 
@@ -132,7 +133,18 @@ def test_the_deadlines_probability_stands_in_attainable_beside_what_that_says_al
     status, reason, message = world.condition(LQ, "serving", "Attainable")
     assert (status, reason) == before[:2]
     assert message.startswith(before[2].rstrip("."))
-    assert message.endswith("Forward runs say: the deadline of a burst that came now holds with a probability of 85 %.")
+    said = "Forward runs, in which pods start as soon as there is room, say: the deadline of a burst that came now holds with a probability"
+    assert message.endswith(f"{said} of 85 %.")
+
+
+def test_no_probability_stands_beside_pods_that_fit_no_node() -> None:
+    """Forward runs have one machine as large as the pool: they said 100 % of a burst that no node could hold."""
+    condition = ConditionValue("Attainable", "False", "DoesNotFitNodes", "no node holds it")
+    forecast = QueueForecast(deadline=DeadlineForecast(1.0, is_open=False, opens=None))
+    window = Window(WindowState.ARMED, 0, WALL, math.inf, None, None, demanded=True)
+    assert with_forecast([condition], forecast, window, waits=False) == [condition]
+    late = replace(condition, reason="TooLate")
+    assert "with a probability of 100 %" in with_forecast([late], forecast, window, waits=False)[0].message
 
 
 def test_a_deadlines_probability_is_withdrawn_with_its_burst() -> None:

@@ -84,12 +84,14 @@ def attainability(
     fraction = 1.0 if demand_fraction is None else demand_fraction
     serving = fraction * deadline_seconds
     expected = waiting + creating + starting + serving
+    ends = "how soon running work ends is not known yet" if pace.release_seconds is None else f"running work ends within {waiting:.1f} s"
+    take = "pod takes" if round(pods) == 1 else "pods take"
     parts = (
-        f"running work ends within {waiting:.1f} s, {pods:.0f} pods take {creating:.1f} s to create and bind, "
-        f"{starting:.1f} s to start, and {fraction:.0%} of the declared demand takes {serving:.1f} s at the guaranteed rate"
+        f"{'' if room_is_free else f'{ends}, '}{pods:.0f} {take} {creating:.1f} s to create and bind, {starting:.1f} s to start, "
+        f"and {fraction:.0%} of the declared demand takes {serving:.1f} s at the guaranteed rate"
     )
     verdict = _verdict(expected, expected - serving, deadline_seconds, measured=demand_fraction is not None)
-    return Attainability(verdict, expected, deadline_seconds, _message(verdict, expected, deadline_seconds, parts))
+    return Attainability(verdict, expected, deadline_seconds, _message(verdict, expected, deadline_seconds, parts, room_is_free))
 
 
 def _verdict(expected: float, delays: float, deadline: float, *, measured: bool) -> Verdict:
@@ -98,15 +100,18 @@ def _verdict(expected: float, delays: float, deadline: float, *, measured: bool)
     return Verdict.TOO_LATE if measured or delays >= deadline else Verdict.NOT_MEASURED
 
 
-def _message(verdict: Verdict, expected: float, deadline: float, parts: str) -> str:
-    late = f"expected after {expected:.1f} s, deadline {deadline:.0f} s: {parts}; "
+def _message(verdict: Verdict, expected: float, deadline: float, parts: str, room_is_free: bool) -> str:
+    """Return the sentence. It says whether the burst finds room, because a forecast beside it may speak of one that does."""
+    finds = "finds room" if room_is_free else "finds no room"
+    late = f"is expected after {expected:.1f} s, deadline {deadline:.0f} s: {parts}; "
     match verdict:
         case Verdict.IN_TIME:
-            return f"expected after {expected:.1f} s of {deadline:.0f} s: {parts}"
+            return f"a burst that {finds} is expected after {expected:.1f} s of {deadline:.0f} s: {parts}"
         case Verdict.NOT_MEASURED:
             return (
-                "no burst has been measured yet, and only one that takes less than it declares can be in time. One that takes all of it is "
-                f"{late}a longer duration and deadline include the wait"
+                "no burst has been measured yet, and only one that takes less than it declares can be in time. One that takes all of it "
+                f"and {finds} {late}a longer duration and deadline include the wait"
             )
         case _:
-            return f"{late}declare a longer duration and deadline that include the wait, or shorter batch pods"
+            remedy = "declare a longer duration and deadline that include the wait"
+            return f"a burst that {finds} {late}{remedy}{'' if room_is_free else ', or shorter batch pods'}"

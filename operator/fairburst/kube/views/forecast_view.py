@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from fairburst.kube.times import from_epoch
 from fairburst.kube.views.conditions import ATTAINABLE, ConditionValue
+from fairburst.policy.attainability import Verdict
 from fairburst.policy.model import Window, WindowState
 
 START_FORECAST = "StartForecast"  # the type of the condition and the reason of the Event
@@ -61,11 +62,12 @@ class DeadlineForecast:
 
     @property
     def sentence(self) -> str:
-        """Return the forecast for a condition. It contains no running times."""
+        """Return the forecast for a condition. It contains no running times, and says what the runs leave out."""
         which = "the burst under way"
         if not self.is_open:
             which = "a burst that came now" if self.opens is None else f"the burst of {clock(self.opens)}"
-        return f"Forward runs say: the deadline of {which} holds with a probability of {100 * self.probability:.0f} %."
+        said = f"the deadline of {which} holds with a probability of {100 * self.probability:.0f} %."
+        return f"Forward runs, in which pods start as soon as there is room, say: {said}"
 
     def same_as(self, former: DeadlineForecast) -> bool:
         """Return whether a reader of `former` would learn nothing from this one."""
@@ -141,7 +143,10 @@ def with_forecast(
         return list(conditions)
     found = [
         replace(one, message=f"{one.message.rstrip('.')}. {forecast.deadline.sentence}")
-        if one.type == ATTAINABLE and forecast.deadline and forecast.deadline.is_of(window)
+        if one.type == ATTAINABLE
+        and one.reason != Verdict.DOES_NOT_FIT.value  # a forward run has one machine as large as the pool, which no pod is too large for
+        and forecast.deadline
+        and forecast.deadline.is_of(window)
         else one
         for one in conditions
     ]
