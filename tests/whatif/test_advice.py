@@ -10,7 +10,7 @@ import pytest
 
 from fairburst.cli.advice_text import as_data
 from fairburst.cli.explain import of_round
-from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, RoundResult
+from fairburst.policy.model import Burst, ClusterSnapshot, Memory, PolicyConfig, QueueSpec, RoundResult, Schedule
 from fairburst.whatif.advice import Advice, better_class, lacks_level, next_pod
 from fairburst.whatif.rounds import DecidedRound
 from tests.support.fake_api import merge_patch
@@ -94,6 +94,12 @@ def scheduled(cpu: str) -> Spec:
 def batches(world: Situation, count: int) -> None:
     for number in range(count):
         world.add(TQ, f"tq-{number}")
+
+
+def bursts_of(spec: QueueSpec) -> list[Burst]:
+    if isinstance(spec.arrival, Schedule):
+        return [one.burst for one in spec.arrival.bursts]
+    return [] if spec.burst is None else [spec.burst]
 
 
 def jittering() -> Spec:
@@ -248,6 +254,36 @@ def test_a_smaller_change_than_advised_does_not_do(make: Callable[[Situation], N
     again.queues[key] = merge_patch(again.queues[key], {"spec": {"burst": {"deadlineSeconds": less}}, "metadata": {"generation": 2}})
     again.settle()
     assert again.status("me", "q", LQ)["class"] == "Soft"
+
+
+@pytest.mark.parametrize(
+    ("make", "resource"),
+    [
+        pytest.param(two_rates, "cpu", id="cpu of its rate"),
+        pytest.param(lambda w: unfair(w, memory_heavy()), "memory", id="memory of its share"),
+        pytest.param(lambda w: (w.add(LQ, "first", latency_spec("40", 20, 60)), w.add(LQ, "me", scheduled("40"))), "cpu", id="a schedule"),
+    ],
+)
+def test_advice_on_a_burst_changes_only_the_resource_that_stands_in_the_way(make: Callable[[Situation], None], resource: str) -> None:
+    """It made all of a burst smaller where only its cpu was too much."""
+    world = Situation()
+    make(world)
+    one = world.decider.last
+    spec = one.snapshot.queues[one.row("me/q") or 0]
+    advice = next(each for each in better_class(one, "me/q") if each.knob == "demand")
+    assert advice.spec is not None
+    for was, now in zip(bursts_of(spec), bursts_of(advice.spec), strict=True):
+        assert {name for name, amount in now.resources.items() if amount != was.resources[name]} == {resource}
+
+
+def test_a_limit_that_is_not_in_the_way_of_the_next_pod_stays() -> None:
+    world = Situation()
+    world.add(TQ, "me", {"limits": {"cpu": "10", "memory": "100Gi"}})
+    world.work("me", 50, 10)
+    (advice,) = (each for each in next_pod(world.decider.last, "me/q") if each.knob == "limits")
+    assert advice.spec is not None
+    assert advice.spec.limits["memory"] == 100 * 2**30
+    assert advice.spec.limits["cpu"] >= 11
 
 
 def test_a_queue_whose_level_admits_more_is_told_what_it_waits_for() -> None:

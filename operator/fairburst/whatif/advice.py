@@ -96,7 +96,7 @@ def _search(before: DecidedRound, row: int, reached: Callable[[DecidedRound], bo
     for knob, change, allowed in _knobs(before, row):
         one = _smallest(before, row, knob, change, allowed, reached)
         if one is not None:
-            found.append(one)
+            found.append(_without_idle_changes(before, row, one, reached))
     return sorted(found, key=lambda one: (one.knob == "capacity", one.size))
 
 
@@ -131,13 +131,7 @@ def _smallest(
 
     def tried(factor: float) -> Advice | None:
         changed = change(factor)
-        if changed is None:
-            return None
-        spec = changed if isinstance(changed, QueueSpec) else None
-        after = before.again(changed if isinstance(changed, ClusterSnapshot) else with_spec(before.snapshot, row, changed))
-        if not reached(after) or _weakens(before, after, row):
-            return None
-        return Advice(knob, factor, spec, after.result.classes[row], after)
+        return None if changed is None else _tried(before, row, knob, factor, changed, reached)
 
     failed, found = 1.0, None
     for factor in factors:
@@ -155,6 +149,49 @@ def _smallest(
         else:
             found = better
     return found
+
+
+def _tried(
+    before: DecidedRound, row: int, knob: str, factor: float, changed: QueueSpec | ClusterSnapshot, reached: Callable[[DecidedRound], bool]
+) -> Advice | None:
+    """Decide again with a change; return None if that does not reach the goal, or takes a promise from another queue."""
+    spec = changed if isinstance(changed, QueueSpec) else None
+    after = before.again(changed if isinstance(changed, ClusterSnapshot) else with_spec(before.snapshot, row, changed))
+    if not reached(after) or _weakens(before, after, row):
+        return None
+    return Advice(knob, factor, spec, after.result.classes[row], after)
+
+
+def _without_idle_changes(before: DecidedRound, row: int, one: Advice, reached: Callable[[DecidedRound], bool]) -> Advice:
+    """Return the advice with the amounts of each resource as they were, if that reaches the goal too."""
+    declared = before.snapshot.queues[row]
+    for resource in before.snapshot.resources:
+        if one.spec is None:
+            break
+        kept = _with_amounts_of(one.spec, declared, resource)
+        if kept != one.spec:
+            one = _tried(before, row, one.knob, one.factor, kept, reached) or one
+    return one
+
+
+def _with_amounts_of(spec: QueueSpec, source: QueueSpec, resource: str) -> QueueSpec:
+    """Return a declaration with the bursts' and the limit's amount of one resource taken from another declaration of the same form."""
+
+    def taken(amounts: Mapping[str, float], others: Mapping[str, float]) -> Mapping[str, float]:
+        return {**amounts, resource: others[resource]} if resource in others else amounts
+
+    def burst(one: Burst, other: Burst) -> Burst:
+        return replace(one, resources=taken(one.resources, other.resources))
+
+    spec = replace(spec, limits=taken(spec.limits, source.limits))
+    if spec.burst is not None and source.burst is not None:
+        spec = replace(spec, burst=burst(spec.burst, source.burst))
+    if isinstance(spec.arrival, Schedule) and isinstance(source.arrival, Schedule):
+        pairs = zip(spec.arrival.bursts, source.arrival.bursts, strict=True)
+        spec = replace(
+            spec, arrival=replace(spec.arrival, bursts=tuple(replace(one, burst=burst(one.burst, two.burst)) for one, two in pairs))
+        )
+    return spec
 
 
 def _weakens(before: DecidedRound, after: DecidedRound, row: int) -> bool:
