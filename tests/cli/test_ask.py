@@ -23,7 +23,7 @@ from fairburst.cli.status import WAITS_FOR_ROOM
 from fairburst.cli.work_findings import job_findings, pod_findings
 from fairburst.kube.api.errors import ApiError, Forbidden, Unauthorized, Unavailable
 from fairburst.kube.install.check import difference
-from fairburst.kube.names import GATE, HELD_ANNOTATION
+from fairburst.kube.names import GATE, HELD_ANNOTATION, QUEUE_LABEL
 from tests.support.fake_api import FakeApi
 from tests.support.objects import latency_spec, stored_queue
 from tests.support.work import job, pod, pod_spec
@@ -335,6 +335,17 @@ class TestWorkOfSeveralQueues:
     def test_the_queue(self, asked: str, class_name: str | None, want: str) -> None:
         assert queue_of_work(self.QUEUES, "team", asked, class_name) == f"team/{want}"
 
+    def test_a_jobs_label_that_names_no_queue_is_told(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+        """Its pods belong to the default queue, and nothing said that the label is wrong."""
+        served.put("/apis/batch/v1/jobs", job("batch", "lost", 2, pod_spec(), pod_metadata={"labels": {QUEUE_LABEL: "nothing"}}))
+        assert main(["explain", "job/lost", "-n", "batch", *served.arguments]) == 0
+        said = capsys.readouterr().out
+        assert "Its pods ask for queue nothing (label fairburst.dev/queue), and namespace batch has none of that name" in said
+        assert "so they belong to queue batch/tq. Correct the label in its template, or leave it out." in said
+        served.put("/apis/batch/v1/jobs", job("batch", "found", 2, pod_spec(), pod_metadata={"labels": {QUEUE_LABEL: "tq"}}))
+        assert main(["explain", "job/found", "-n", "batch", *served.arguments]) == 0
+        assert "Its pods ask for queue" not in capsys.readouterr().out
+
     def test_a_label_changed_after_a_pods_creation_is_not_believed(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
         for (kind, namespace, name), queue in self.QUEUES.items():
             spec = latency_spec() if kind == "LatencyQueue" else {}
@@ -606,6 +617,20 @@ HELD = {"spec": {"suspend": True}, "metadata": {"annotations": {HELD_ANNOTATION:
 )
 def test_what_a_job_waits_for(job: dict[str, Any], events: list[dict[str, Any]], want: str) -> None:
     assert want in job_findings(job, events)[0]
+
+
+def test_a_job_whose_pods_all_exist_and_do_not_run_is_told_where_to_look_and_of_no_refusal_that_is_over() -> None:
+    """It named a quota that had refused a pod before, as if that were why nothing runs."""
+    refused = {"reason": "FailedCreate", "message": "exceeded quota: fairburst", "lastTimestamp": "2026-01-01T00:00:00Z"}
+    made = {"metadata": {"name": "train", "namespace": "batch"}, "spec": {"parallelism": 4}, "status": {"active": 4, "ready": 1}}
+    assert job_findings(made, [refused]) == [
+        "The Job has all 4 pods that it wants at once, 1 of them ready. Why one waits: `fairburst explain pod/NAME -n batch`, of those "
+        "that `kubectl get pods -n batch -l job-name=train` lists."
+    ]
+    assert job_findings({**made, "status": {"active": 4, "ready": 4}}, [refused]) == [
+        "The Job has all 4 pods that it wants at once, 4 of them ready."
+    ]
+    assert len(job_findings({**made, "status": {"active": 3}}, [refused])) == 2, "it still explains why a pod lacks"
 
 
 def test_times_and_amounts_in_words() -> None:

@@ -276,7 +276,7 @@ def test_a_rejection_is_told_with_the_words_of_its_admission() -> None:
     result, _ = settle((latency("a/q", 0.0, [50.0], 40, Sporadic(100)), throughput("b/q", 1.0), throughput("c/q", 2.0)), [50.0])
     told = [event.message for event in result.events if event.kind is EventKind.REJECTED]
     assert told == [result.decisions[2].admission.message]
-    assert "Lower this queue's weight" in told[0]
+    assert told[0].endswith("Lower this queue's weight (the least is 1), add nodes, or wait until a queue leaves.")
 
 
 def bursting(name: str, order: float, cores: float, seconds: float = 10.0) -> QueueSpec:

@@ -84,6 +84,7 @@ def explain(
 async def ask(client: ApiClient, cluster: Cluster, what: str, namespace: str | None) -> tuple[list[str], Explanation]:
     """Return sentences on a Job or pod, and the explanation of its queue. Raises CommandError and ApiError."""
     from fairburst.kube.api.errors import Forbidden  # noqa: PLC0415  keeps `fairburst --help` quick
+    from fairburst.kube.names import QUEUE_LABEL  # noqa: PLC0415
     from fairburst.kube.queues.listing import read_queues  # noqa: PLC0415
 
     kind, _, name = what.partition("/")
@@ -98,6 +99,11 @@ async def ask(client: ApiClient, cluster: Cluster, what: str, namespace: str | N
     if findings and not queues:
         return findings, Explanation(f"{namespace}", f"No queue governs namespace {namespace}; fairburst does not limit its work.")
     key = find_queue(queues, what, None if findings else namespace)
+    if asked and all((within, short) != (namespace, asked) for _, within, short in queues):
+        findings.append(
+            f"Its pods ask for queue {asked} (label {QUEUE_LABEL}), and namespace {namespace} has none of that name, so they belong to "
+            f"queue {key[1]}/{key[2]}. Correct the label in its template, or leave it out."
+        )
     try:
         seen: Look | None = await cluster.look(client)
     except Forbidden as error:

@@ -79,8 +79,19 @@ def job_findings(job: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) ->
     elif active < wanted:
         found = [f"The Job has {active} of {wanted} pods; the Job controller has not created the others yet."]
     else:
-        found = [f"The Job has all {wanted} pods that it wants at once, {int(status.get('ready') or 0)} of them ready."]
+        found = [_complete(job, wanted, int(status.get("ready") or 0))]
+        events = [one for one in events if one.get("reason") != "FailedCreate"]  # it was refused before, and exists now
     return found + _explanations(events)
+
+
+def _complete(job: Mapping[str, Any], wanted: int, ready: int) -> str:
+    """Return a sentence on a Job that has all its pods, and where to ask for those that do not run."""
+    said = f"The Job has all {wanted} pods that it wants at once, {ready} of them ready."
+    if ready >= wanted:
+        return said
+    name, namespace = (str((job.get("metadata") or {}).get(part, "")) for part in ("name", "namespace"))
+    listed = f"`kubectl get pods -n {namespace} -l job-name={name}`"
+    return f"{said} Why one waits: `fairburst explain pod/NAME -n {namespace}`, of those that {listed} lists."
 
 
 def _exceeded(events: Sequence[Mapping[str, Any]]) -> str:

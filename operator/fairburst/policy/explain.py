@@ -266,7 +266,7 @@ def _admission_words(
     if granted is None or not safety.holds:
         return "BreaksEarlierPromise", (
             "Admitting it would break a promise made earlier: that queue's fair share would be smaller than its bursts need. Lower this "
-            "queue's weight, or wait until a queue leaves."
+            "queue's weight (the least is 1), add nodes, or wait until a queue leaves."
         )
     if fairness is None:
         return "FairShare", f"Admitted: its fair share is {100 * share:.3g} % of the pool, more where others leave room."
