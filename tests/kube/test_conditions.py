@@ -117,6 +117,16 @@ def test_work_that_never_starts_makes_a_queue_unready() -> None:
     assert (found["Ready"], found["JobsFit"]) == (("True", "Ready"), ("False", "NeverFits")), "it runs in parts"
 
 
+def test_several_jobs_that_never_start_are_told_of_in_the_plural() -> None:
+    both = [Oversize(f"Job n/{name}", "cpu", 65.0, 64.0) for name in ("a", "b")]
+    nodes = {name: (f"Job {name}", {"cpu": 100.0}) for name in ("c", "d")}
+    entry, decision = decided("ThroughputQueue", GuaranteeClass.ELASTIC)
+    found = conditions_of(entry, decision, None, [], observed_only=False, never_start=both, no_node=nodes)
+    said = next(one.message for one in found if one.type == "JobsFit")
+    assert "They wait until the level reaches that: make them smaller, or the queue's weight or the pool larger, or let them start" in said
+    assert said.endswith("could hold them, so they wait and get no part of the pool: make them smaller, or add larger nodes.")
+
+
 def test_work_larger_than_any_node_does_not_hide_work_larger_than_the_level() -> None:
     """The first needs smaller pods or larger nodes, the second more level: one remedy does not replace the other."""
     found = conditions_of(

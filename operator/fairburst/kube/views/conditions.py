@@ -153,7 +153,8 @@ def _never_start(oversizes: Sequence[Oversize]) -> str:
         for one in sorted(oversizes, key=lambda one: one.name)
     ]
     more = f" And {len(named) - NAMED_AT_MOST} more." if len(named) > NAMED_AT_MOST else ""
-    what = "It waits until the level reaches that: make it smaller, or the queue's weight or the pool larger, or let it start in parts."
+    waits, it = ("It waits", "it") if len(named) == 1 else ("They wait", "them")
+    what = f"{waits} until the level reaches that: make {it} smaller, or the queue's weight or the pool larger, or let {it} start in parts."
     return f"{' '.join(named[:NAMED_AT_MOST])}{more} {what}"
 
 
@@ -163,7 +164,8 @@ def _no_node(found: Sequence[tuple[str, Mapping[str, float]]]) -> str:
         for name, requests in sorted(found, key=lambda one: one[0])
     ]
     more = f" And {len(named) - NAMED_AT_MOST} more." if len(named) > NAMED_AT_MOST else ""
-    what = "No node of the pool could hold it, so it waits and gets no part of the pool: make it smaller, or add larger nodes."
+    it, waits = ("it", "it waits and gets") if len(named) == 1 else ("them", "they wait and get")
+    what = f"No node of the pool could hold {it}, so {waits} no part of the pool: make {it} smaller, or add larger nodes."
     return f"{' '.join(named[:NAMED_AT_MOST])}{more} {what}"
 
 
