@@ -111,7 +111,7 @@ class TestJobs:
 
     def test_evictions_are_made_no_failures_where_a_job_says_nothing_about_failures_and_it_can_be_said(self) -> None:
         given = {case.id: values(job_patch(case.values[0], None, None, CONFIG)) for case in JOBS}
-        without = {"with rules of its own about failures", "whose containers are restarted"}
+        without = {"with rules of its own about failures", "whose containers are restarted", "managed elsewhere"}
         assert {name for name, added in given.items() if "podFailurePolicy" not in added} == without
         assert all(
             (added["podFailurePolicy"], added["podReplacementPolicy"]) == (IGNORED, "Failed")

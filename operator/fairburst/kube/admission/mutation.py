@@ -132,21 +132,27 @@ def held_patch(job: Object, queue: tuple[str, Object] | None) -> Patch:
     A Job that Kueue or another controller starts or manages is left alone. A CronJob only creates Jobs, so its Jobs are held.
     """
     controlled = any(owner.get("controller") and owner["kind"] != "CronJob" for owner in job["metadata"].get("ownerReferences") or ())
-    managed_elsewhere = job["spec"].get("managedBy") not in {None, *OWN_CONTROLLERS}
     by_kueue = "kueue.x-k8s.io/queue-name" in (job["metadata"].get("labels") or {})
-    if queue is None or queue[1].get("holds") != "Jobs" or controlled or by_kueue or managed_elsewhere:
+    if queue is None or queue[1].get("holds") != "Jobs" or controlled or by_kueue or _managed_elsewhere(job):
         return []
     note = _merged("/metadata/annotations", job["metadata"].get("annotations"), {HELD_ANNOTATION: "true"})
     return [_add("/spec/suspend", True), *note]
 
 
 def _forgiving(job: Object) -> Patch:
-    """Keep evictions from counting as failures, for a Job with restartPolicy Never that declares no podFailurePolicy."""
+    """Keep evictions from counting as failures, for a Job with restartPolicy Never that declares no podFailurePolicy.
+
+    Another controller than Kubernetes' own need not know these fields.
+    """
     spec = job["spec"]
-    if spec.get("podFailurePolicy") or spec["template"]["spec"].get("restartPolicy") != "Never":
+    if _managed_elsewhere(job) or spec.get("podFailurePolicy") or spec["template"]["spec"].get("restartPolicy") != "Never":
         return []
     rule = {"action": "Ignore", "onPodConditions": [{"type": DISRUPTION, "status": "True"}]}
     return [_add("/spec/podReplacementPolicy", "Failed"), _add("/spec/podFailurePolicy", {"rules": [rule]})]
+
+
+def _managed_elsewhere(job: Object) -> bool:
+    return job["spec"].get("managedBy") not in {None, *OWN_CONTROLLERS}
 
 
 def _metadata(job: Object) -> tuple[Object, Object]:

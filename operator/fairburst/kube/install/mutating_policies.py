@@ -68,6 +68,11 @@ _GATE_PATCHES = (
 )
 # Of a Job, or of a JobSet's first part, as an optional.
 _FIRST_TEMPLATE = "(has(object.spec.replicatedJobs) ? object.spec.replicatedJobs[?0].?template.?spec.?template : object.spec.?template)"
+# Another controller than Kubernetes' own need not know what a policy writes into a Job.
+_NOT_MANAGED_ELSEWHERE = {
+    "name": "not-managed-elsewhere",
+    "expression": f"!has(object.spec.managedBy) || object.spec.managedBy in {list(OWN_CONTROLLERS)}",
+}
 # A controller that makes Jobs suspends and resumes them as it sees fit (JobSet does); a CronJob only creates them. Kueue holds its own.
 _STARTED_BY_FAIRBURST = [
     {
@@ -76,7 +81,7 @@ _STARTED_BY_FAIRBURST = [
         "!object.metadata.ownerReferences.exists(one, has(one.controller) && one.controller && one.kind != 'CronJob')",
     },
     {"name": "not-queued-by-kueue", "expression": "!object.metadata.?labels[?'kueue.x-k8s.io/queue-name'].hasValue()"},
-    {"name": "not-managed-elsewhere", "expression": f"!has(object.spec.managedBy) || object.spec.managedBy in {list(OWN_CONTROLLERS)}"},
+    _NOT_MANAGED_ELSEWHERE,
 ]
 
 
@@ -261,7 +266,8 @@ def _disruption_policy(config: Config) -> list[Manifest]:
         f"JSONPatch{{op: 'add', path: '/spec/podFailurePolicy', value: Object.spec.podFailurePolicy{{rules: [{rule}]}}}}]"
     )
     condition = "!has(object.spec.podFailurePolicy) && object.spec.template.spec.?restartPolicy.orValue('') == 'Never'"
-    return [_policy(name, [NEW_JOBS], expression, [{"name": "has-no-rule", "expression": condition}]), _binding(name, config)]
+    conditions = [{"name": "has-no-rule", "expression": condition}, _NOT_MANAGED_ELSEWHERE]
+    return [_policy(name, [NEW_JOBS], expression, conditions), _binding(name, config)]
 
 
 def _name(what: str, config: Config) -> str:
