@@ -66,6 +66,26 @@ def test_one_small_pod_keeps_no_burst_off_the_nodes(arena: Arena) -> None:
     assert "spec.affinity.podAntiAffinity: expected required terms about the namespace of the pod alone" in said
 
 
+def test_under_the_baseline_standard_no_queue_takes_the_host_ports_of_anothers_burst(arena: Arena) -> None:
+    """A port of a node is one pod's, and no quota counts it: without the standard 2 pods of 10m keep the burst off both nodes."""
+    cheat, hard = arena.tenant(), arena.tenant("LatencyQueue", **bursty(8))
+    arena.admin("label", "namespace", cheat.name, "pod-security.kubernetes.io/enforce=baseline")
+    said = [refusal(lambda name=f"port-{number}": cheat.create(with_port(pod(name, "10m")))) for number in range(NODES)]  # type: ignore[misc]
+    cheat.create(pod("plain", "10m"))
+    burst = job("burst", NODES)
+    burst["spec"]["template"] = with_port(burst["spec"]["template"])
+    hard.create(burst)
+    arena.wait_running(hard.name, NODES, "the whole burst")
+    arena.wait_running(cheat.name, 1, "the pod without a port")
+    assert all('violates PodSecurity "baseline:latest": hostPort' in one for one in said), said
+
+
+def with_port(made: JsonObject) -> JsonObject:
+    """The pod, or the template of pods, with a port of its node."""
+    container = made["spec"]["containers"][0] | {"ports": [{"containerPort": 8080, "hostPort": 18080}]}
+    return made | {"spec": made["spec"] | {"containers": [container]}}
+
+
 def repelling(name: str, **more: Any) -> JsonObject:
     """A pod that no other pod may join on any node. `more` says of which namespaces, by default its own."""
     others = {"matchExpressions": [{"key": "repels", "operator": "DoesNotExist"}]}
