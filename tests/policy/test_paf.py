@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
-from fairburst.policy.arrays import FloatArray
+from fairburst.policy.arrays import FloatArray, IntArray
 from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError, InvalidSpecError
+from fairburst.policy.paf import divide as paf_divide
 from fairburst.policy.paf.curves import Curve, ErnestCurve, PointsCurve, measured_between, problem, progress_rates
 from fairburst.policy.paf.divide import SlotRules, divide_slots
 from fairburst.policy.paf.jobs import ElasticJob, SlotDecision, SlotReason
@@ -232,6 +235,32 @@ class TestQueues:
         small, large = job("1", self.FLAT, category="small", maximum=8), job("2", self.LINE, category="large")
         assert [each.given for each in divide(small, large, slots=16.0).values()] == [8, 8]
         assert [each.given for each in divide(small, dataclasses.replace(large, category="small"), slots=16.0).values()] == [1, 15]
+
+
+class TestMaximumsBeyondThePool:
+    def test_slots_that_do_not_fit_the_pool_change_nothing(self) -> None:
+        curves = {"a": PointsCurve((1.0, 16.0, 90_000.0), (0.1, 0.7, 1.0)), "b": ErnestCurve(1.0, 0.0, 1.0, 0.0)}
+        near, far = (
+            divide(*(job(name, curve, maximum=maximum) for name, curve in curves.items()), slots=20.0) for maximum in (20, 100_000)
+        )
+        assert near == far
+        assert near["a"].given != near["a"].fair
+
+    def test_many_jobs_that_could_take_very_many_are_looked_at_in_parts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """500 Jobs with a maximum of 100,000 took 15 s and 5.5 GB: the operator's memory and its rounds were at one tenant's mercy."""
+        looked_at: list[int] = []
+        whole = paf_divide.transfer_slots
+
+        def counted(progress: Sequence[FloatArray], *rest: Any) -> IntArray:
+            looked_at.append(sum(map(len, progress)))
+            return whole(progress, *rest)
+
+        monkeypatch.setattr(paf_divide, "transfer_slots", counted)
+        jobs = [job(f"j{row}", PointsCurve((1.0, 90_000.0), (0.1, 0.2 + row % 5 / 10)), maximum=100_000) for row in range(500)]
+        decisions = divide(*jobs, slots=1e5).values()
+        assert sum(one.given for one in decisions) <= 1e5
+        assert any(one.given > one.fair for one in decisions)
+        assert sum(looked_at) <= paf_divide.MOST_CONSIDERED + 2 * 1e5
 
 
 class TestBrokenContract:

@@ -15,7 +15,7 @@ from typing import Any
 from fairburst.kube.api.objects import Job
 from fairburst.kube.jobs.elastic_jobs import Candidate
 from fairburst.kube.queues.job_annotations import Mark, mark_annotations, original_parallelism, parallelism_of, read_mark
-from fairburst.policy.paf.curves import progress_rates
+from fairburst.policy.paf.curves import progress_with
 from fairburst.policy.paf.jobs import SlotDecision
 
 
@@ -135,7 +135,7 @@ def _below_its_due(sizing: Sizing, present: int) -> bool:
     value, due = sizing.candidate.value, sizing.decision.predicted_fair
     if value.curve is None or due is None:
         return False
-    return bool(progress_rates(value.curve, value.maximum)[min(present, value.maximum)] < sizing.fairness_knob * due)
+    return progress_with(value.curve, min(present, value.maximum)) < sizing.fairness_knob * due
 
 
 def plan_restores(jobs: Iterable[Job]) -> list[ParallelismWrite]:

@@ -18,6 +18,7 @@ from fairburst.policy.errors import InvalidSpecError
 
 # Largest rise that counts as rounding of the fitted data. A curve that rises by no more is flat.
 SMALLEST_RISE = 1e-6
+_MOST_KEPT = 1000  # slots of a curve whose rates are kept from round to round: 8 MB in all
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,36 +56,50 @@ def progress_rates(curve: Curve, maximum: int) -> FloatArray:
 
     Raises InvalidSpecError for a curve that `problem` refuses.
     """
-    found = examine(curve, maximum)
-    if isinstance(found, str):
+    found = problem(curve, maximum)
+    if found is not None:
         raise InvalidSpecError(found)
-    return found
+    return rates(curve, maximum)
 
 
+@functools.lru_cache(maxsize=4096)  # a job keeps its curve over many rounds
 def problem(curve: Curve, maximum: int) -> str | None:
-    """Return a sentence that says why the curve cannot be used up to `maximum` slots, or None if it can."""
-    found = examine(curve, maximum)
-    return found if isinstance(found, str) else None
-
-
-@functools.lru_cache(maxsize=1024)  # a job keeps its curve over many rounds
-def examine(curve: Curve, maximum: int) -> FloatArray | str:
-    """Return the progress rates as a read-only array, or a sentence that says why the curve is refused.
+    """Return a sentence that says why the curve cannot be used up to `maximum` slots, or None if it can.
 
     Refused are numbers that are not finite, a pole or a negative value in range, fewer than two points, unsorted slots, and a curve that
-    never rises.
+    never rises. The cost does not depend on `maximum`.
     """
     found = _ernest_problem(curve, maximum) if isinstance(curve, ErnestCurve) else _points_problem(curve)
     if found is not None:
         return found
-    rates = np.minimum(_raw(curve, maximum), 1.0)
-    highest = float(rates.max())
+    progress = np.minimum(_at(curve, _places_of_extremes(curve, maximum)), 1.0)
+    highest = float(progress.max())
     if maximum > 0 and highest <= SMALLEST_RISE:
         return f"expected a curve that rises, found none above {SMALLEST_RISE:g} up to {maximum} slots"
-    if maximum > 1 and highest - rates[1] <= SMALLEST_RISE:
-        return f"expected a curve that rises, found its highest progress, {rates[1]:.3g}, with one slot already"
-    rates.flags.writeable = False
-    return rates
+    if maximum > 1 and highest - progress[1] <= SMALLEST_RISE:
+        return f"expected a curve that rises, found its highest progress, {progress[1]:.3g}, with one slot already"
+    return None
+
+
+def rates(curve: Curve, most: int) -> FloatArray:
+    """(most + 1,) progress rates with 0 ... most slots, clipped to [0, 1], of a curve without a `problem`. Do not change the array."""
+    return _kept_rates(curve, most) if most <= _MOST_KEPT else _rates(curve, most)
+
+
+def progress_with(curve: Curve, slots: int) -> float:
+    """Progress rate with this number of slots, clipped to [0, 1], of a curve without a `problem`."""
+    return min(float(_at(curve, np.array([slots], dtype=np.float64))[0]), 1.0)
+
+
+def _rates(curve: Curve, most: int) -> FloatArray:
+    return np.minimum(_at(curve, np.arange(most + 1, dtype=np.float64)), 1.0)
+
+
+@functools.lru_cache(maxsize=1024)
+def _kept_rates(curve: Curve, most: int) -> FloatArray:
+    found = _rates(curve, most)
+    found.flags.writeable = False
+    return found
 
 
 def measured_between(curve: Curve) -> tuple[float, float]:
@@ -147,16 +162,25 @@ def _measured_range(curve: ErnestCurve, maximum: int) -> tuple[int, int]:
     return low, high
 
 
-def _raw(curve: Curve, maximum: int) -> FloatArray:
-    """(maximum + 1,) progress rates, not clipped, of a curve with valid parameters."""
-    x = np.arange(maximum + 1, dtype=np.float64)
+def _places_of_extremes(curve: Curve, maximum: int) -> FloatArray:
+    """Return numbers of slots, 0 and 1 first, among which the highest progress with 0 ... maximum slots is found."""
     if isinstance(curve, PointsCurve):
-        slots, progress = np.array(curve.slots), np.array(curve.progress)
-        first = slots[0]
-        values: FloatArray = np.interp(x, slots, progress)
-        return np.where(x < first, progress[0] * x / first, values) if first > 0 else values
-    low, high = _measured_range(curve, maximum)
-    inside = np.minimum(np.maximum(x, low), high)
+        inner = list(curve.slots)
+    else:
+        low, high = _measured_range(curve, maximum)
+        inner = [low, high, *_real_roots(curve.a1, curve.a3, -curve.a2)]
+    whole = (place for one in inner if 0 < one < maximum for place in (math.floor(one), math.ceil(one)))
+    return np.array([0, min(1, maximum), maximum, *whole], dtype=np.float64)
+
+
+def _at(curve: Curve, slots: FloatArray) -> FloatArray:
+    """Progress rates with these numbers of slots, not clipped, of a curve with valid parameters."""
+    if isinstance(curve, PointsCurve):
+        points, progress = np.array(curve.slots), np.array(curve.progress)
+        first = points[0]
+        values: FloatArray = np.interp(slots, points, progress)
+        return np.where(slots < first, progress[0] * slots / first, values) if first > 0 else values
+    low, high = _measured_range(curve, int(slots.max()))
+    inside = np.minimum(np.maximum(slots, low), high)
     values = 1.0 / (curve.a0 + curve.a1 * inside + curve.a2 / inside + curve.a3 * np.log(inside))
-    values[:low] *= x[:low] / low
-    return values
+    return np.where(slots < low, values * slots / low, values)

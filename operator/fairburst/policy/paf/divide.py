@@ -14,12 +14,13 @@ import numpy as np
 
 from fairburst.policy.arrays import FloatArray, IntArray
 from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError
-from fairburst.policy.paf.curves import examine, measured_between
+from fairburst.policy.paf.curves import measured_between, problem, rates
 from fairburst.policy.paf.jobs import ElasticJob, SlotDecision, SlotDivision, SlotReason
 from fairburst.policy.paf.shares import fair_slots
 from fairburst.policy.paf.transfer import transfer_slots
-from fairburst.policy.tolerance import LARGEST
+from fairburst.policy.tolerance import LARGEST, TOLERANCE
 
+MOST_CONSIDERED = 500_000  # slots of all curves together, beside the fair ones: 4 MB for each array of them
 _NOTHING = np.zeros(0)
 
 
@@ -102,14 +103,28 @@ class _Table:
         for rows in _by([job.queue for job in jobs]).values():
             amount = available[jobs[rows[0]].queue]
             fair[rows] = fair_slots(weight[rows], minimum[rows], maximum[rows], request[rows], amount)
-        seen = [_NOTHING if job.curve is None else examine(job.curve, job.maximum) for job in jobs]
-        refused = [each if isinstance(each, str) else None for each in seen]
-        progress = [_NOTHING if isinstance(each, str) else each for each in seen]
+        refused = [None if job.curve is None else problem(job.curve, job.maximum) for job in jobs]
+        most = _most_slots(fair, maximum, request, np.sum(list(available.values()), axis=0)).tolist()
+        progress = [
+            _NOTHING if job.curve is None or why is not None else rates(job.curve, end)
+            for job, why, end in zip(jobs, refused, most, strict=True)
+        ]
         between = [(0.0, math.inf) if job.curve is None else measured_between(job.curve) for job in jobs]
         return cls(jobs, np.maximum(minimum, _least_known(fair, np.array(between).reshape(-1, 2))), request, fair, refused, progress)
 
     def takes_part(self, row: int) -> bool:
         return len(self.progress[row]) > 0 and bool(self.fair[row] >= self.minimum[row])
+
+
+def _most_slots(fair: IntArray, maximum: IntArray, request: FloatArray, available: FloatArray) -> IntArray:
+    """(N,) most slots that are considered: the maximum, or fewer where no more fit the (K,) `available` of all queues.
+
+    Cost and memory grow with the sum. It stays within `MOST_CONSIDERED` beside the fair slots, of which all jobs have equal parts.
+    """
+    fit = np.divide(available, request, out=np.full_like(request, np.inf), where=request > 0).min(axis=1, initial=np.inf)
+    bound = np.minimum(np.floor(fit * (1 + TOLERANCE)), MOST_CONSIDERED // max(len(fair), 1))
+    result: IntArray = np.minimum(maximum, np.maximum(fair, bound).astype(np.int64))
+    return result
 
 
 def _least_known(fair: IntArray, measured: FloatArray) -> IntArray:
