@@ -143,6 +143,16 @@ class TestObservations:
         assert observations.of("f000") == ()
         assert len(json.dumps(as_values(observations))) < 1_000_000
 
+    def test_the_many_families_of_one_namespace_push_out_its_own(self) -> None:
+        """A Job's family is a label: with 256 of them one tenant had made fairburst forget what it had learned of all others."""
+        observations = record(Observations(), "quiet/nightly", Run(4, 10.0), 0.0)
+        for number in range(2 * FAMILIES):
+            observations = record(observations, f"loud/{number:03d}", Run(1, 1.0), 1.0 + number)
+        assert len(observations.families) == FAMILIES
+        assert observations.of("quiet/nightly") == (Run(4, 10.0),)
+        assert observations.of(f"loud/{2 * FAMILIES - 1:03d}") == (Run(1, 1.0),)
+        assert observations.of("loud/000") == ()
+
     def test_recording_changes_no_value_that_is_held(self) -> None:
         before = record(Observations(), "f", Run(1, 1.0), 0.0)
         record(before, "f", Run(2, 1.0), 1.0)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fairburst.bounds import kept_fairly
 from fairburst.curves.runs import Run
 
 RUNS_EACH = 3  # runs per family and parallelism: a median of three survives one outlier
@@ -41,7 +42,7 @@ def record(observations: Observations, family: str, run: Run, now: float) -> Obs
     """Return the observations with one more run. An implausible run is not recorded.
 
     Three bounds drop older data, in this order: the oldest runs at the same parallelism; the parallelism seen longest ago, except the
-    lowest and the highest; the family seen longest ago.
+    lowest and the highest; the family seen longest ago of the namespace with the most.
     """
     if not run.plausible:
         return observations
@@ -51,9 +52,8 @@ def record(observations: Observations, family: str, run: Run, now: float) -> Obs
         del runs[place]
     families = dict(observations.families)
     families[family] = Family(tuple(_without_oldest_point(runs)), now)
-    while len(families) > FAMILIES:
-        del families[min(families, key=lambda name: (families[name].seen, name))]
-    return Observations(families)
+    kept = kept_fairly({name: known.seen for name, known in families.items()}, FAMILIES)
+    return Observations({name: families[name] for name in kept})
 
 
 def _without_oldest_point(runs: list[Run]) -> list[Run]:

@@ -98,6 +98,12 @@ class TestMemory:
 
 
 class TestLearnedDurations:
+    def test_the_many_families_of_one_namespace_push_out_its_own(self) -> None:
+        names = [*(f"loud/{at}" for at in range(2 * FAMILIES)), *(f"quiet/{at}" for at in range(5))]
+        learned = FamilyDurations.of({name: [1.0] for name in names}, {name: float(len(names) - at) for at, name in enumerate(names)})
+        assert {f"quiet/{at}" for at in range(5)} < learned.row_of.keys()
+        assert {f"loud/{at}" for at in range(FAMILIES - 5)} < learned.row_of.keys()
+
     def test_a_task_is_expected_to_end_when_those_of_its_family_did(self) -> None:
         done = task_table(tasks_of(10, NOW - 100, NOW - 40, family="etl"), 1)
         families = learn(nothing_learned(), done, -math.inf, NOW)

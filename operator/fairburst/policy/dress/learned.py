@@ -1,8 +1,8 @@
 """Learned release estimate: past durations of a family's tasks predict when its running tasks will end.
 
 This goes beyond the paper, whose estimator (phases.py) knows nothing of a job until its first tasks have ended. Recurring jobs have earlier
-runs. The value is bounded: it holds the last DURATIONS durations of at most FAMILIES families and drops the least recently seen family
-first.
+runs. The value is bounded: it holds the last DURATIONS durations of at most FAMILIES families. It drops the least recently seen family of
+the namespace with the most.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from typing_extensions import override
 
+from fairburst.bounds import kept_fairly
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.dress.values import TaskTable
 
@@ -52,7 +53,7 @@ class FamilyDurations:
     @classmethod
     def of(cls, oldest_first: Mapping[str, Sequence[float]], seen: Mapping[str, float]) -> FamilyDurations:
         """Build the value from observations, cut to the bounds."""
-        kept = sorted(sorted(oldest_first, key=lambda name: (-seen[name], name))[:FAMILIES])
+        kept = kept_fairly({name: seen[name] for name in oldest_first}, FAMILIES)
         rows = {name: tuple(oldest_first[name][-DURATIONS:]) for name in kept}
         table = np.full((len(kept), DURATIONS), SPAN - 0.5)
         for at, durations in enumerate(rows.values()):
