@@ -7,7 +7,6 @@ over a whole cluster stay finite and can be written back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 
 # Resource units: 2^61, a quarter of the largest Kubernetes quantity, so that the sum of a level, its lag and one pod can be written.
@@ -40,20 +39,3 @@ def bounded_duration(seconds: float) -> float:
 def bounded_epoch(seconds: float) -> float:
     """Return a time, seconds since the epoch, cut to between 1970 and 3000."""
     return min(max(seconds, EARLIEST_EPOCH), LATEST_EPOCH)
-
-
-def kept_fairly(seen: Mapping[str, float], most: int) -> list[str]:
-    """Return the names to keep, `most` at the most, in order. `seen`: when each was seen last.
-
-    The namespaces (the part before "/") with the most names give up theirs first, those seen longest ago: one namespace's many names push
-    out nobody else's.
-    """
-    if len(seen) <= most:
-        return sorted(seen)
-    places: dict[str, int] = {}
-    ranked = []
-    for name in sorted(seen, key=lambda name: (-seen[name], name)):
-        namespace = name.partition("/")[0]
-        places[namespace] = place = places.get(namespace, -1) + 1
-        ranked.append((place, -seen[name], name))
-    return sorted(name for _, _, name in sorted(ranked)[:most])

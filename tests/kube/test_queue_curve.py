@@ -9,7 +9,7 @@ import pytest
 
 from fairburst.curves.runs import Run
 from fairburst.kube.install.crd import all_crds
-from fairburst.kube.queues.curve_text import MOST_POINTS, read_curve
+from fairburst.kube.queues.curve_text import MOST_POINTS, MalformedCurveError, read_curve
 from fairburst.kube.queues.job_annotations import CURVE, MINIMUM
 from fairburst.kube.queues.objects import InvalidQueueError, parse_queue
 from fairburst.kube.queues.specs import ThroughputQueueSpec
@@ -56,6 +56,12 @@ def curve_of(world: World, name: str) -> Curve | None:
 @pytest.mark.parametrize("curve", [FLAT, ErnestCurve(0.1, 0.02, 0.9, 0.1, 2, 64), ErnestCurve(0.0, 0.0, 16.0, 0.0)])
 def test_the_text_of_a_curve_is_read_back_as_it_was_built(curve: Curve) -> None:
     assert read_curve(curve_text(curve, 600.0), 16) == (curve, 600.0)
+
+
+def test_a_text_longer_than_any_curve_is_not_read() -> None:
+    """An annotation may have 256 KB, which would be read again with every change of its Job."""
+    with pytest.raises(MalformedCurveError, match=r"expected at most 16384 characters, found 200032"):
+        read_curve(f'{{"points": [[1, 0.1], [2, 0.2]]{" " * 200_000}}}', 16)
 
 
 @pytest.mark.parametrize("text", [FLAT_TEXT, '{"coefficients": [0, 0, 1, 0], "lowest": 2, "highest": 64}', LONGEST, NEVER_RISES])

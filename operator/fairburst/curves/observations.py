@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairburst.bounds import kept_fairly
 from fairburst.curves.runs import Run
+from fairburst.policy.forgetting import kept_fairly
 
 RUNS_EACH = 3  # runs per family and parallelism: a median of three survives one outlier
 POINTS = 8  # parallelisms per family: four coefficients need four, and the range some in between

@@ -15,6 +15,7 @@ from fairburst.policy.paf.curves import Curve, ErnestCurve, PointsCurve, problem
 from fairburst.validation import found
 
 MOST_POINTS = 256
+MOST_CHARACTERS = 16_384  # twice the length of a curve with the most points at full precision
 _LONGEST_PROBLEM = 250  # characters; conditions and events carry several problems and have limits of their own
 
 
@@ -31,6 +32,8 @@ def read_curve(text: str, maximum: int | None) -> tuple[Curve, float | None]:
     ------
     MalformedCurveError : the text is no curve, or an unusable one.
     """
+    if len(text) > MOST_CHARACTERS:
+        raise MalformedCurveError(f"expected at most {MOST_CHARACTERS} characters, found {len(text)}")
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:

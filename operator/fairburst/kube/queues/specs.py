@@ -14,11 +14,10 @@ from fairburst.bounds import MOST_PARALLELISM, MOST_WEIGHT
 from fairburst.kube.modes.registry import DEFAULT, MODES, registered
 from fairburst.kube.queues import calendar as calendars
 from fairburst.kube.queues.bursts import Arrival, Burst, Uncertainty
+from fairburst.kube.queues.curve_text import MOST_CHARACTERS
 from fairburst.kube.queues.fields import Parallelism, PoolName, Resources
 from fairburst.kube.queues.rules import Rule, SpecModel
 from fairburst.quantity import parse_exact
-
-_MAX_CURVE = 16_384  # characters: twice the length of a curve with the most points at full precision
 
 
 class QueueSettings(SpecModel):
@@ -236,7 +235,7 @@ class Elasticity(SpecModel):
     curve: str | None = Field(
         default=None,
         min_length=1,
-        max_length=_MAX_CURVE,
+        max_length=MOST_CHARACTERS,
         description="Progress curve of the queue's Jobs that carry none and whose family has taught none: the same text as in the "
         'annotation fairburst.dev/progress-curve, such as {"points": [[1, 0.2], [8, 0.9], [16, 1]]} or {"coefficients": [a0, a1, a2, a3]}. '
         "With one that can't be used the condition Elastic says why, and those Jobs keep their fair share.",

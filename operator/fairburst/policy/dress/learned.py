@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from typing_extensions import override
 
-from fairburst.bounds import kept_fairly
 from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.dress.values import TaskTable
+from fairburst.policy.forgetting import kept_fairly
 
 DURATIONS = 32  # enough for a quantile of one in twenty
 FAMILIES = 1000
