@@ -8,8 +8,8 @@ from collections.abc import Mapping
 def kept_fairly(seen: Mapping[str, float], most: int) -> list[str]:
     """Return the names to keep, `most` at the most, in order. `seen`: when each was seen last.
 
-    The namespaces (the part before "/") with the most names give up theirs first, those seen longest ago: one namespace's many names push
-    out nobody else's.
+    The namespaces (the part before "/") with the most names give up theirs first, those seen longest ago: the many names of one namespace
+    push out none of another.
     """
     if len(seen) <= most:
         return sorted(seen)
