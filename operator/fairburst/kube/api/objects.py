@@ -131,7 +131,6 @@ class PodSpec(Struct):
     init_containers: list[Container] | None = None
     resources: Resources | None = None
     overhead: ResourceList | None = None
-    runtime_class_name: str = ""
     node_name: str = ""
     node_selector: dict[str, str] | None = None
     priority_class_name: str = ""

@@ -34,7 +34,7 @@ def size_of(job: Job, threshold: Mapping[str, float]) -> str:
     if len(pod.containers) + len(pod.init_containers or ()) > MOST_CONTAINERS:
         return LARGE
     request = full_request(job)
-    if not threshold or not request or template_lacks_requests(pod, threshold) or (pod.runtime_class_name and not pod.overhead):
+    if not threshold or not request or template_lacks_requests(pod, threshold):
         return LARGE
     fits = all(request.get(resource, 0.0) <= limit * (1 + ROUNDING) for resource, limit in threshold.items())
     return SMALL if fits else LARGE
@@ -88,9 +88,8 @@ def size_variables(threshold: str) -> list[dict[str, str]]:
         "pods": "double(object.spec.?completions.orValue(variables.parallelism) < variables.parallelism ? "
         "object.spec.completions : variables.parallelism)",
         "podLevel": "size(variables.spec.?resources.?requests.orValue({})) + size(variables.spec.?resources.?limits.orValue({})) > 0",
-        "overheadKnown": "variables.spec.?runtimeClassName.orValue('') == '' || size(variables.spec.?overhead.orValue({})) > 0",
-        "known": "variables.overheadKnown && (variables.podLevel || ['cpu', 'memory'].all(k, !(k in variables.threshold) || "
-        f"(variables.containers + variables.inits).all(c, {_named('c', 'k')}.hasValue())))",
+        "known": "variables.podLevel || ['cpu', 'memory'].all(k, !(k in variables.threshold) || "
+        f"(variables.containers + variables.inits).all(c, {_named('c', 'k')}.hasValue()))",
         "size": f"size(variables.threshold) > 0 && size(variables.containers) + size(variables.inits) <= {MOST_CONTAINERS} && "
         f"variables.pods > 0.0 && variables.known && variables.threshold.all(k, most, {fits}) ? "
         f"'{SMALL}' : '{LARGE}'",
