@@ -96,4 +96,10 @@ SIZES = [
         id="containers' requests before the pod's limits",
     ),
     pytest.param(job_manifest({}, pod={"resources": {"limits": {"cpu": "4", "memory": "1Gi"}}}), "large", id="the pod's limits alone"),
+    pytest.param(
+        job_manifest(pod={"runtimeClassName": "kata", "overhead": {"cpu": "2", "memory": "1Gi"}}), "small", id="a runtime class's overhead"
+    ),
+    pytest.param(
+        job_manifest(pod={"runtimeClassName": "kata", "overhead": {"cpu": "2100m"}}), "large", id="a runtime class's overhead on top"
+    ),
 ]
