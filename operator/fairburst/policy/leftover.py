@@ -26,7 +26,8 @@ from fairburst.policy.model import ClusterSnapshot
 from fairburst.policy.table import NOT_ADMITTED, Columns
 from fairburst.policy.tolerance import SMALLEST, TOLERANCE, slack_of
 
-AT_A_TIME = 64  # a queue takes one pod at a time, or a 64th of the pods that it could take
+# A queue takes one pod at a time, or of very many that it could take an eighth of its part among the queues, at least a 64th of all.
+PARTS, AT_A_TIME = 8, 64
 
 
 def give_leftover(columns: Columns, snapshot: ClusterSnapshot, allocation: FloatArray) -> FloatArray:
@@ -81,7 +82,7 @@ def _add_pods(given: FloatArray, wanted: FloatArray, unit: FloatArray, weight: F
         scarce = counted & (missing > left)
         could = float(np.min(np.where(scarce, left, np.inf)[counted] / unit[row, counted]))
         could = min(could, float(np.max(missing[counted] / unit[row, counted])))
-        pods = max(1.0, could // AT_A_TIME)
+        pods = max(1.0, could // min(AT_A_TIME, PARTS * (1 + len(line))))
         more = np.minimum(pods * unit[row], missing)
         if (given[row] + more == given[row]).all():
             continue  # the rest of its demand is below the resolution of such amounts
