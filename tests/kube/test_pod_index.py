@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import msgspec
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,6 +58,17 @@ def outside(index: PodIndex, inside: set[str], **offers: NodeOffer) -> tuple[flo
     """The cpu of pods outside these spaces on these nodes, and their number."""
     amounts, pods = OutsideUse().read(index, frozenset(inside), offers)
     return float(amounts[0]), pods
+
+
+def test_use_outside_beyond_64_bits_is_numbers_all_the_same() -> None:
+    """Found by fuzzed objects: 9.2 PB of foreign pods made the capacity an array of objects, and no queue had a standing entitlement."""
+    index = PodIndex(RESOURCES)
+    for number in range(2):
+        index.update(None, pod(f"p{number}", node=f"n{number}", cpu="1", spec={"overhead": {"memory": "5E"}}))
+    vast = NodeOffer((16_000, 2**63, 0), math.inf)
+    amounts, _ = OutsideUse().read(index, frozenset(), {"n0": vast, "n1": vast})
+    assert amounts.dtype == np.float64
+    assert amounts.tolist() == [2.0, 2.0**64 / 1000, 0.0]
 
 
 @given(

@@ -46,7 +46,8 @@ class OutsideUse:
         for node in self.changed_nodes & offers.keys():
             self._add_up(pods, node, offers[node])
         self.changed_nodes.clear()
-        return np.minimum(np.array(self._total[:-1]) / 1000, MOST_AMOUNT), self._total[-1]
+        total = np.array(self._total[:-1], dtype=np.float64)  # sums beyond 64 bits would make an array of objects
+        return np.minimum(total / 1000, MOST_AMOUNT), self._total[-1]
 
     def _add_up(self, pods: PodIndex, node: str, offer: NodeOffer) -> None:
         claimed, count = pods.claims_outside(node, self._inside)
