@@ -84,7 +84,7 @@ def test_a_quarter_of_a_minute_after_a_long_outage_all_is_well() -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_hostile_objects_end_no_process_and_fail_no_round(seed: int) -> None:
-    found = fuzz(seed, 6_000)
+    found = fuzz(seed, 4_000)
     assert not found.broken, found
     assert not found.problems, "errors that had to be contained"
 
