@@ -443,6 +443,22 @@ class TestQuestions:
         assert found["goal"] == "No node can hold its largest pods: 48 cores, 1 GiB each. Make them smaller, or add larger nodes."
         assert not found["advice"]
 
+    def test_a_pod_that_asks_for_a_resource_which_no_node_offers_is_told_which(
+        self, served: Served, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        on_gpu = pod("batch", "train", pod_spec(2, "1Gi"))
+        on_gpu["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "1"
+        served.put("/api/v1/pods", {**on_gpu, "status": {"phase": "Pending"}})
+        assert main(["explain", "batch/tq", *served.arguments, "-o", "json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["goal"] == (
+            "No node of the pool offers nvidia.com/gpu, which some of its pods ask for. Add nodes that do, or start their device plugin."
+        )
+        assert not found["advice"]
+        served.api.refuse("GET", "/apis/resource.k8s.io/v1/deviceclasses", 403)
+        assert main(["explain", "batch/tq", *served.arguments, "-o", "json"]) == 0
+        assert "offers nvidia.com/gpu" not in capsys.readouterr().out, "a DRA driver may provide it"
+
     def test_work_that_no_node_can_hold_hides_no_advice_on_the_rest(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
         larger = {"type": "JobsFit", "status": "False", "reason": "LargerThanNodes", "message": "Job batch/huge: no node could hold it."}
         served.put(TQ, stored_queue("ThroughputQueue", "batch", "tq", created="2026-01-01T00:00:02Z", status={"conditions": [larger]}))

@@ -102,6 +102,20 @@ def test_a_job_with_a_pod_that_no_node_can_hold_is_said_to_start_never(full: Ser
     )
 
 
+def test_a_job_that_asks_for_a_resource_which_no_node_offers_is_said_to_start_never(
+    full: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_gpu = job("next", 4, 20)
+    on_gpu["spec"]["template"] = {"spec": template("1")}
+    on_gpu["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "1"
+    full.put(JOBS, on_gpu)
+    assert main(["eta", "batch/next", *full.arguments]) == 0
+    assert capsys.readouterr().out == (
+        "Job batch/next never starts as it is: no node of the pool offers nvidia.com/gpu, which its pods ask for.\n"
+        "Add nodes that do, or start their device plugin.\n"
+    )
+
+
 def test_a_job_without_requests_is_said_to_start_never_where_the_queue_says_that_its_quota_refuses_them(
     full: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -107,6 +107,7 @@ def of_enforcement(entry: QueueEntry, decision: QueueDecision) -> Iterator[Condi
     yield from conditions_of(entry, decision, None, (), observed_only=False, too_large=("Job n/a asks for 9 cpu.",))
     yield from conditions_of(entry, decision, None, (), observed_only=False, never_start=(Oversize("Job n/b", "cpu", 9.0, 8.0),))
     yield from conditions_of(entry, decision, None, (), observed_only=False, no_node={"u": ("Job b", {"cpu": 9.0})})
+    yield from conditions_of(entry, decision, None, (), observed_only=False, not_offered={"u": ("Job b", "nvidia.com/gpu")})
 
 
 def test_the_page_lists_every_reason_that_is_given_and_no_other() -> None:

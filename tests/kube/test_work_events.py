@@ -114,6 +114,15 @@ def test_a_job_whose_pods_no_node_can_hold_is_told_so_while_nothing_else_waits()
     assert (event.reason, event.involved["name"]) == ("LargerThanNodes", "huge")
 
 
+def test_a_job_whose_pods_ask_for_a_resource_that_no_node_offers_is_told_which() -> None:
+    told = Told("Quota")
+    told.world.controller("Job", None, job("batch", "train", 1, requesting("1", "1Gi", **{"nvidia.com/gpu": "1"})))
+    told.look()
+    (event,) = told.after(WAITED_SECONDS)
+    assert (event.reason, event.warning) == ("ResourceNotOffered", True)
+    assert "No node of the pool offers nvidia.com/gpu, which its pods ask for" in event.message
+
+
 def test_a_new_cause_is_told_and_one_that_returns_too_soon_is_not() -> None:
     told = Told("Quota")
     work(told, "train", 100)

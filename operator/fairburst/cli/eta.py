@@ -25,6 +25,9 @@ _NEVER = {
     "LargerThanNodes": (
         "no node of the pool could hold one of its pods, even if it were empty.\nMake its pods smaller, or add larger nodes."
     ),
+    "ResourceNotOffered": (
+        "no node of the pool offers {resource}, which its pods ask for.\nAdd nodes that do, or start their device plugin."
+    ),
     "PodsWithoutRequests": (
         "the namespace's quota refuses its pods, because a container requests no cpu or no memory.\n"
         "Add requests, or a LimitRange with defaultRequest for both (type Container)."
@@ -58,6 +61,8 @@ async def ask(client: ApiClient, cluster: Cluster, namespace: str, name: str, ru
     from fairburst.forecast.from_cluster import learn, state_of  # noqa: PLC0415  keeps `fairburst --help` quick
     from fairburst.forecast.intervals import Calibration  # noqa: PLC0415
     from fairburst.forecast.samples import start_samples  # noqa: PLC0415
+    from fairburst.kube.usage.effective_requests import template_requests  # noqa: PLC0415
+    from fairburst.kube.views.conditions import NOT_OFFERED  # noqa: PLC0415
 
     seen = await cluster.look(client)
     job = seen.view.controllers.job(namespace, name)
@@ -73,6 +78,8 @@ async def ask(client: ApiClient, cluster: Cluster, namespace: str, name: str, ru
     answer: dict[str, Any] = {"job": asked, "endedPods": known.ended_pods, "runs": runs}
     if present is None or present.has_started:
         return answer | {"state": "Ended" if present is None else "Started"}
+    if missing := seen.lacking(template_requests(job.spec.template.spec)):
+        return answer | {"state": NOT_OFFERED, "resource": missing}
     if hindrance := _hindrance(seen, job):
         return answer | {"state": hindrance}
     waits = start_samples(state, [asked], known.durations, known.arrivals, seed=seed, runs=runs, horizon=HORIZON_SECONDS)[asked]
@@ -83,8 +90,8 @@ def _hindrance(seen: Look, job: Job) -> str:
     """Return why the Job's pods can never start as they are, as its Event says it; empty if they can."""
     from fairburst.forecast.from_cluster import fits_a_node  # noqa: PLC0415
     from fairburst.kube.enforce.enforceability import PODS_WITHOUT_REQUESTS  # noqa: PLC0415
-    from fairburst.kube.rounds.work_events import LARGER_THAN_NODES  # noqa: PLC0415
     from fairburst.kube.usage.effective_requests import template_lacks_requests  # noqa: PLC0415
+    from fairburst.kube.views.conditions import LARGER_THAN_NODES  # noqa: PLC0415
 
     if not fits_a_node(seen, job):
         return LARGER_THAN_NODES
@@ -107,7 +114,7 @@ def _print(found: dict[str, Any], form: Form) -> None:
         return
     job = found["job"]
     if (why := _NEVER.get(found["state"])) is not None:
-        sys.stdout.write(f"Job {job} never starts as it is: {why}\n")
+        sys.stdout.write(f"Job {job} never starts as it is: {why.format(resource=found.get('resource', ''))}\n")
         return
     if found["state"] != "Waiting":
         sys.stdout.write(f"Job {job} has {found['state'].lower()}.\n")

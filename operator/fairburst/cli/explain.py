@@ -205,6 +205,8 @@ def _without_node(seen: Look, row: int) -> str:
         requests = np.array(vector) / 1000
         if len(shapes.offers) and not seen.config.pool.autoscaled and shapes.fitting(requests) < 1:
             return f"No node can hold its largest pods: {_said(requests, resources)} each. Make them smaller, or add larger nodes."
+    if missing := next(filter(None, (seen.lacking(dict.fromkeys(names, 1.0)) for _, names in sorted(pods.uncounted))), ""):
+        return f"No node of the pool offers {missing}, which some of its pods ask for. Add nodes that do, or start their device plugin."
     return ""
 
 
@@ -222,9 +224,13 @@ def _hindrance(status: dict[str, Any]) -> str:
 def _no_node_for_some(status: dict[str, Any]) -> str:
     from fairburst.cli.queues import condition  # noqa: PLC0415
 
-    if condition(status, "JobsFit").get("reason") != "LargerThanNodes":
-        return ""
-    return "No node can hold some of its pods (Not JobsFit above), and no share lets them run."
+    match condition(status, "JobsFit").get("reason"):
+        case "LargerThanNodes":
+            return "No node can hold some of its pods (Not JobsFit above), and no share lets them run."
+        case "ResourceNotOffered":
+            return "No node offers what some of its pods ask for (Not JobsFit above), and no share lets them run."
+        case _:
+            return ""
 
 
 def _false_conditions(status: dict[str, Any], known: set[str]) -> list[tuple[str, str]]:

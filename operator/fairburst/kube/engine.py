@@ -74,7 +74,7 @@ class Engine:
         self.reclaim = Reclaimer(config.reclaim.rules())
         self._agenda = Agenda()
         cluster = self._cluster = ClusterState(config, own_namespace)
-        self.gates.fits = cluster.holds
+        self.gates.fits, self.gates.lacking = cluster.holds, cluster.lacking
         self.queues = GoverningQueues(config, own_namespace, self.contained, self.gates.gated, observing=observing)
         self._input = CoreInput(
             self._cluster, self.contained, self.reserve, self.slots, self.reclaim, self.gates, self._policy.largest_turn

@@ -18,14 +18,15 @@ from fairburst.config import Config, parse_config
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, Forbidden, NotFound
 from fairburst.kube.api.informer import Informer
-from fairburst.kube.api.objects import LIVE_PODS, Namespace, Node, Pod
+from fairburst.kube.api.objects import DEVICE_CLASSES, LIVE_PODS, DeviceClass, Namespace, Node, Pod
 from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.memories import Memories
 from fairburst.kube.queues.listing import Queues, read_queues
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.shadow import ObservingEngine
-from fairburst.kube.usage.capacity import NodeShapes, counts
+from fairburst.kube.usage.capacity import NodeShapes, counts, extended_offers
 from fairburst.kube.usage.controller_index import ControllerIndex
+from fairburst.kube.usage.effective_requests import extended_resources
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.workloads.registry import KINDS
 from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, RoundResult
@@ -36,7 +37,8 @@ CONFIG_KEY = "fairburst.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """All objects, read at one time. wall: seconds since the epoch; now: monotonic seconds."""
+    """All objects, read at one time. wall: seconds since the epoch; now: monotonic seconds. device_classes: None if they may not be
+    read."""
 
     config: Config
     queues: Queues
@@ -46,6 +48,7 @@ class Reading:
     quotas: Mapping[tuple[str, str], ResourceQuota]
     limit_ranges: Mapping[tuple[str, str], LimitRange]
     controllers: Mapping[str, Mapping[tuple[str, str], Any]]
+    device_classes: Mapping[tuple[str, str], DeviceClass] | None
     wall: float
     now: float
 
@@ -64,6 +67,13 @@ class Look:
         """Return the nodes of the pool that take pods, by name."""
         selector = self.config.pool.node_selector
         return {name: node for (_, name), node in self.view.nodes.items() if counts(node, selector)}
+
+    def lacking(self, requests: Mapping[str, float]) -> str:
+        """Return the first extended resource among these requests that no node offers; empty if there is none, or that is not known."""
+        offered = extended_offers(self.pool_nodes().values(), self.view.device_classes)
+        if offered is None or self.config.pool.autoscaled or not self.pool_nodes():
+            return ""
+        return next((resource for resource in extended_resources(requests) if resource not in offered), "")
 
     def shapes(self) -> NodeShapes:
         """Return the capacities of these nodes."""
@@ -121,8 +131,18 @@ async def read_cluster(client: ApiClient, config: Config) -> Reading:
     await asyncio.gather(*(informer.read() for informer in informers))
     work = {kind: informer.store for kind, informer in controllers.items()}
     return Reading(
-        config, queues, pods.store, nodes.store, namespaces.store, quotas.store, limit_ranges.store, work, wall, now
+        config, queues, pods.store, nodes.store, namespaces.store, quotas.store, limit_ranges.store, work,
+        await _device_classes(client), wall, now,
     )  # fmt: skip
+
+
+async def _device_classes(client: ApiClient) -> Mapping[tuple[str, str], DeviceClass] | None:
+    informer = Informer(client, DEVICE_CLASSES, DeviceClass, _ignored, optional=True)
+    try:
+        await informer.read()
+    except Forbidden:
+        return None
+    return informer.store
 
 
 async def decided(client: ApiClient, reading: Reading, queues: Queues) -> Look:
@@ -140,6 +160,7 @@ async def decided(client: ApiClient, reading: Reading, queues: Queues) -> Look:
         stored_pods=reading.pods,
         controllers=ControllerIndex(),
         nodes=reading.nodes,
+        device_classes=reading.device_classes,
         namespaces={**reading.namespaces, **{("", name): _namespace(name) for name in new}},
         quotas=reading.quotas,
         limit_ranges=reading.limit_ranges,

@@ -26,7 +26,7 @@ from fairburst.kube.api.errors import ApiError, CredentialsError
 from fairburst.kube.api.first_answer import first_answer
 from fairburst.kube.api.informer import Informer, silence
 from fairburst.kube.api.lease import LeaderElection, LeaseTimes
-from fairburst.kube.api.objects import LIVE_PODS, Namespace, Node, Pod
+from fairburst.kube.api.objects import DEVICE_CLASSES, LIVE_PODS, DeviceClass, Namespace, Node, Pod
 from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.api.retry import WriteRetries
 from fairburst.kube.api.served_certificate import CertificateError
@@ -116,6 +116,7 @@ class Operator:
             on_event=sharing(self._on_pod),
         )  # fmt: skip
         self._nodes = Informer(client, "/api/v1/nodes", Node, self._mark, on_rewind=self._list_queues)
+        self._device_classes = Informer(client, DEVICE_CLASSES, DeviceClass, self._mark, optional=True)
         self._namespaces = Informer(client, "/api/v1/namespaces", Namespace, self._mark)
         self._quotas = Informer(client, "/api/v1/resourcequotas", ResourceQuota, self._mark)
         self._limit_ranges = Informer(client, "/api/v1/limitranges", LimitRange, self._mark)
@@ -129,6 +130,7 @@ class Operator:
             stored_pods=self._pods.store,
             controllers=ControllerIndex(),
             nodes=self._nodes.store,
+            device_classes=self._device_classes.store,
             namespaces=self._namespaces.store,
             quotas=self._quotas.store,
             limit_ranges=self._limit_ranges.store,
@@ -275,7 +277,9 @@ class Operator:
         return silence(self._informers()) if self._ready else None
 
     def _informers(self) -> list[Informer[Any]]:
-        return [self._pods, self._nodes, self._namespaces, self._quotas, self._limit_ranges, *self._controllers.values()]
+        return [
+            self._pods, self._nodes, self._device_classes, self._namespaces, self._quotas, self._limit_ranges, *self._controllers.values()
+        ]  # fmt: skip
 
     def _progressed(self) -> None:
         self._loop.progressed()  # of the present term

@@ -115,10 +115,12 @@ class UngatePlanner:
     """Keeps the gated pods, each queue's level, and the patches in flight.
 
     Between rounds the levels of the last round hold: a hard queue's burst has its whole rate from the moment it is armed, so its pods
-    are released on their own events, without a round in between. `fits`: whether some node could hold a pod, by its requests.
+    are released on their own events, without a round in between. `fits`: whether some node could hold a pod, by its requests. `lacking`:
+    the first of some uncounted resources that no node offers.
     """
 
     fits: Callable[[RequestVector], bool] = lambda _: True
+    lacking: Callable[[tuple[str, ...]], str] = lambda _: ""
     gated: GatedPods = field(default_factory=GatedPods)
     _levels: dict[str, GateLevel] = field(default_factory=dict)
     _in_flight: dict[str, dict[PodKey, GatedPod]] = field(default_factory=dict)
@@ -178,7 +180,7 @@ class UngatePlanner:
         slots = self._levels[space].slots
 
         def has_node(pod: GatedPod) -> bool:
-            return self.fits(pods.requests(pod.key))
+            return self.fits(pods.requests(pod.key)) and not self.lacking(pods.uncounted(pod.key))
 
         if slots is None:
             return choose(waiting, level, room, pods.requests, self._group, pods.smallest(space), has_node)

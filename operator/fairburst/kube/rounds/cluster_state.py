@@ -17,7 +17,7 @@ from fairburst.kube.queues.queue_set import NEVER_MANAGED, ObjectKey, QueueSet
 from fairburst.kube.queues.spaces import namespace_of
 from fairburst.kube.rounds.differences import Differences
 from fairburst.kube.rounds.view import ClusterView
-from fairburst.kube.usage.capacity import LowWaterMark, NodeShapes, counts
+from fairburst.kube.usage.capacity import LowWaterMark, NodeShapes, counts, extended_offers
 from fairburst.kube.usage.outside import NodeOffer, OutsideUse
 from fairburst.kube.usage.pod_usage import RequestVector
 from fairburst.policy.arrays import FloatArray
@@ -61,6 +61,7 @@ class ClusterState:
         self.nodes: dict[str, Node] = {}
         self.shapes = NodeShapes.of((), ())
         self.largest_node: dict[str, float] = {}
+        self._extended: frozenset[str] | None = None  # as extended_offers
         self._fitting: dict[bytes, float] = {}
         self._holding: dict[RequestVector, bool] = {}
         self.labelled: frozenset[str] = frozenset()
@@ -78,6 +79,7 @@ class ClusterState:
         self._quotas = Differences[tuple[str, str]]()
         self._limit_ranges = Differences[tuple[str, str]]()
         self._node_objects = Differences[tuple[str, str]]()
+        self._device_classes = Differences[tuple[str, str]]()
         self._node_facts: dict[tuple[str, str], tuple[object, ...]] = {}
         self._offers: dict[str, NodeOffer] = {}
         self._foreign, self._ungoverned = OutsideUse(), OutsideUse()
@@ -95,6 +97,7 @@ class ClusterState:
         queues = self._queues.since_last(view.read_queues())
         namespaces |= {namespace for _, namespace, _ in queues}
         nodes = self._note_nodes(view.nodes)
+        nodes |= bool(self._device_classes.since_last(view.device_classes or {}))
         return Changes(queues, namespaces, nodes, bool(changed_objects))
 
     def _note_nodes(self, nodes: Mapping[tuple[str, str], Node]) -> bool:
@@ -140,8 +143,10 @@ class ClusterState:
         self._offers = {
             name: NodeOffer(offer, places) for name, offer, places in zip(self.nodes, amounts, shapes.pods.tolist(), strict=True)
         }
-        if shapes.same_as(self.shapes):
+        extended = extended_offers(self.nodes.values(), view.device_classes)
+        if shapes.same_as(self.shapes) and extended == self._extended:
             return False
+        self._extended = extended
         self.shapes = shapes
         self._fitting.clear()
         self._holding.clear()
@@ -168,6 +173,12 @@ class ClusterState:
                 self._holding.clear()
             known = self._holding[requests] = self.fitting(np.array(requests) / 1000) >= 1
         return known
+
+    def lacking(self, extended: tuple[str, ...]) -> str:
+        """Return the first of some extended resources that the pool cannot offer; empty if there is none, or a new node may offer them."""
+        if self._extended is None or self._config.pool.autoscaled or not self.nodes:
+            return ""
+        return next((resource for resource in extended if resource not in self._extended), "")
 
     def find_orphans(self, view: ClusterView, queue_set: QueueSet) -> frozenset[str]:
         """Find labelled namespaces without a queue and without another pool's operator: they run at the floor.

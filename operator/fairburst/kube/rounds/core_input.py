@@ -67,7 +67,8 @@ class CoreInput:
         touched = view.changed_namespaces | again
         self._gated = gated
         self.demands.refresh(
-            view, again, self._slots.desired_pods, lambda requests: self._cluster.fitting(vector(resources, requests)), gated
+            view, again, self._slots.desired_pods, lambda requests: self._cluster.fitting(vector(resources, requests)), gated,
+            self._cluster.lacking,
         )  # fmt: skip
         self.changed_namespaces = frozenset(view.changed_namespaces)
         self._later -= again

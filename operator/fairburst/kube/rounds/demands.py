@@ -47,6 +47,7 @@ class DemandTable:
         desired_pods: Callable[[str], Mapping[str, int]],
         fitting: Callable[[Mapping[str, float]], float],
         gated: frozenset[str],
+        lacking: Callable[[tuple[str, ...]], str],
     ) -> None:
         """Read the work of these namespaces again."""
         resources = view.pods.resources
@@ -64,6 +65,7 @@ class DemandTable:
                     belongs=view.controllers.belongs_to(namespace),
                     elsewhere=view.pods.elsewhere(namespace),
                     former=former.desired_pods if former.resources == resources else (),
+                    lacking=lacking,
                 )
             self.by_namespace.setdefault(namespace, NamespaceDemand())
 

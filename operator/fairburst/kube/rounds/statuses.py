@@ -178,6 +178,7 @@ class StatusRounds:
             too_large=too_large,
             never_start=too_large_to_start(items, snapshot, self._gates, round_.view.pods).get(entry.space),
             no_node=demanded.no_node,
+            not_offered=demanded.not_offered,
             contained=self._contained.problems.get(entry.space),
             lacks_reserve=self._reserve is not None and lacks_reserve(entry),
         )

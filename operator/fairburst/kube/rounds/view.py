@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fairburst.kube.api.objects import Namespace, Node, Pod
+from fairburst.kube.api.objects import DeviceClass, Namespace, Node, Pod
 from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.enforce.namespace_labels import Labels
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite
@@ -30,7 +30,7 @@ from fairburst.policy.model import ClusterSnapshot, Memory, QueueDecision, Round
 
 @dataclass(slots=True)
 class ClusterView:
-    """The stores of the informers and of the queue watch. The engine only reads them."""
+    """The stores of the informers and of the queue watch. The engine only reads them. device_classes: None if they may not be read."""
 
     pods: PodIndex
     stored_pods: Mapping[tuple[str, str], Pod] = field(default_factory=dict)
@@ -38,6 +38,7 @@ class ClusterView:
     controllers: ControllerIndex = field(default_factory=ControllerIndex)
     pace: PaceMeter = field(default_factory=PaceMeter)
     nodes: Mapping[tuple[str, str], Node] = field(default_factory=dict)
+    device_classes: Mapping[tuple[str, str], DeviceClass] | None = field(default_factory=dict)
     namespaces: Mapping[tuple[str, str], Namespace] = field(default_factory=dict)
     quotas: Mapping[QuotaKey, ResourceQuota] = field(default_factory=dict)
     limit_ranges: Mapping[tuple[str, str], LimitRange] = field(default_factory=dict)

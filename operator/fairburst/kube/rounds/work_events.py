@@ -27,6 +27,7 @@ from fairburst.kube.rounds.demands import whole_demand
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.usage.demand import HeldJob, NamespaceDemand, Owner
 from fairburst.kube.usage.gated_pods import GatedPod
+from fairburst.kube.views.conditions import LARGER_THAN_NODES, NOT_OFFERED
 from fairburst.kube.views.explanation import NOTHING_WAITS, cause, explanation
 from fairburst.kube.views.forecast_view import START_FORECAST, StartForecast
 from fairburst.kube.workloads.registry import KINDS
@@ -41,8 +42,7 @@ FIRST_OBJECTS = 10  # of each queue that get Events; the others wait for these
 EVENTS_PER_SECOND = 5.0
 QUEUES_A_LOOK = 200  # 40 microseconds each
 LARGER_THAN_LEVEL = "LargerThanLevel"
-LARGER_THAN_NODES = "LargerThanNodes"
-NEVER_STARTS = frozenset({LARGER_THAN_NODES, PODS_WITHOUT_REQUESTS})  # as it is: no forecast is told
+NEVER_STARTS = frozenset({LARGER_THAN_NODES, NOT_OFFERED, PODS_WITHOUT_REQUESTS})  # as it is: no forecast is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +192,7 @@ class _QueueSentence:
         self, queue: str, work: WholeWork | None, demand: NamespaceDemand, plan: RoundPlan, row: int, *, refused: Container[str]
     ) -> None:
         self._no_node: Container[str] = demand.no_node
+        self._not_offered = demand.not_offered
         self._refused = refused
         self._queue, self._decision, self._resources = queue, plan.result.decisions[row], plan.snapshot.resources
         self._demand = whole_demand(demand, plan.snapshot, row)
@@ -202,6 +203,8 @@ class _QueueSentence:
         """Return the reason and the scarce resource. A figure that moves is no new cause."""
         if one.uid in self._no_node:
             return LARGER_THAN_NODES, ""
+        if one.uid in self._not_offered:
+            return NOT_OFFERED, self._not_offered[one.uid][1]
         if f"{one.kind} {one.name}" in self._refused:
             return PODS_WITHOUT_REQUESTS, ""
         too_large = oversize(one.name, one.need, self._resources, self._level)
@@ -214,6 +217,8 @@ class _QueueSentence:
         where = f"place {place + 1} of {count} in queue {self._queue}" if ordered else f"in queue {self._queue}"
         if reason == LARGER_THAN_NODES:
             why = "No node of the pool could hold one of its pods, even if it were empty, so it gets no part of the pool."
+        elif reason == NOT_OFFERED:
+            why = f"No node of the pool offers {resource}, which its pods ask for, so it gets no part of the pool."
         elif reason == PODS_WITHOUT_REQUESTS:
             why = (
                 "The namespace's quota refuses them: each container needs requests for cpu and memory. Add requests, or a LimitRange with "
@@ -243,7 +248,7 @@ def _may_wait(snapshot: ClusterSnapshot) -> BoolArray:
 def _cannot_start(governing: Sequence[QueueEntry], demands: Mapping[str, NamespaceDemand]) -> BoolArray:
     """(N,) whether a queue has controllers whose pods no node could hold, or that request nothing; they may be no part of its demand."""
     found = (demands.get(entry.space) for entry in governing)
-    return np.array([one is not None and bool(one.no_node or one.unrequested) for one in found], dtype=np.bool_)
+    return np.array([one is not None and bool(one.no_node or one.not_offered or one.unrequested) for one in found], dtype=np.bool_)
 
 
 def behind_gates(entry: QueueEntry, gated: Callable[[str], Sequence[GatedPod]]) -> Sequence[GatedPod]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairburst.bounds import MOST_AMOUNT, bounded_amount
-from fairburst.kube.api.objects import Node, Quantity
+from fairburst.kube.api.objects import DeviceClass, Node, Quantity
 from fairburst.policy.arrays import FloatArray
 from fairburst.quantity import QuantityError, parse_quantity
 
@@ -26,6 +26,22 @@ def counts(node: Node, node_selector: Mapping[str, str]) -> bool:
     """Return whether the node is in the pool and takes pods now. Taints other than a control plane's are ignored."""
     kept = any(taint.key in CONTROL_PLANE_TAINTS and taint.effect != "PreferNoSchedule" for taint in node.spec.taints or ())
     return node.schedulable and not kept and node.has_labels(node_selector)
+
+
+def extended_offers(nodes: Collection[Node], device_classes: Mapping[tuple[str, str], DeviceClass] | None) -> frozenset[str] | None:
+    """Return the extended resources that some node offers or that a DRA driver may provide; nodes do not list the latter.
+
+    None if they cannot be told: the device classes are not known (None).
+    """
+    if device_classes is None:
+        return None
+    by_node = {
+        resource
+        for node in nodes
+        for resource, quantity in (node.status.allocatable or {}).items()
+        if "/" in resource and _offered(quantity) > 0
+    }
+    return frozenset(by_node | {one.spec.extended_resource_name for one in device_classes.values()})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,6 +8,7 @@ exists, so that its level grows as it fills up.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,8 +19,8 @@ import numpy as np
 from fairburst.bounds import MOST_AMOUNT, bounded_amount
 from fairburst.kube.api.objects import PodTemplate
 from fairburst.kube.times import to_epoch
-from fairburst.kube.usage.effective_requests import template_lacks_requests, template_requests
-from fairburst.kube.usage.pod_usage import NO_PODS, NamespaceUsage, OwnerUsage
+from fairburst.kube.usage.effective_requests import extended_resources, template_lacks_requests, template_requests
+from fairburst.kube.usage.pod_usage import NO_PODS, NamespaceUsage, OwnerUsage, RequestVector
 from fairburst.kube.workloads.job import is_held
 from fairburst.kube.workloads.kind import Controllers, Suspendable, WorkloadKind
 from fairburst.kube.workloads.registry import KINDS
@@ -48,13 +49,15 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class DesiredPods:
-    """The pods that one controller wants, its object and its pods' usage, and whether a quota would refuse its next pod because it names no
-    requests. The same object as long as nothing of it changes."""
+    """The pods that one controller wants, its object and its pods' usage, whether a quota would refuse its next pod because it names no
+    requests, and the extended resources that the pods ask for and the pool does not count. The same object as long as nothing of it
+    changes."""
 
     owner: Owner
     controller: Any
     usage: OwnerUsage = NO_PODS
     lacks_requests: bool = False
+    uncounted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,7 @@ class NamespaceDemand:
     placeable: the demand without pods that no node could hold next to the rest of their controller's: a level for them would be idle.
     without_node: requests of existing pods that wait although no node could hold one of them alone; `placeable` leaves them out.
     no_node: by uid of a controller whose pods no node could hold alone, its name and the requests of one; under "" pods without one.
+    not_offered: likewise by uid, the name and a resource that a pod asks for and no node offers.
     desired_pods: every controller that wants or has pods. held: Jobs that fairburst has to start; `demand` includes them. waiting: pods
     without a node, future ones included, by the requests of one; a held Job counts as one, because it starts whole. The list is empty where
     pods wait that no object announces. created: when each controller with such work was created, None for work of unknown age.
@@ -91,9 +95,17 @@ class NamespaceDemand:
     held: list[HeldJob] = field(default_factory=list)
     without_node: dict[str, float] = field(default_factory=dict)
     no_node: dict[str, tuple[str, Mapping[str, float]]] = field(default_factory=dict)
+    not_offered: dict[str, tuple[str, str]] = field(default_factory=dict)
     waiting: list[tuple[Mapping[str, float], float]] = field(default_factory=list)
     created: set[str | None] = field(default_factory=set)
     resources: tuple[str, ...] = ()
+
+    def note_no_node(self, uid: str, name: str, requests: Mapping[str, float], missing: str) -> None:
+        """Note that no node could hold a pod with these requests. `missing`: the resource that no node offers, empty if all are offered."""
+        if missing:
+            self.not_offered[uid] = name, missing
+        else:
+            self.no_node[uid] = name, requests
 
     @property
     def oldest(self) -> float | None:
@@ -118,6 +130,7 @@ def namespace_demand(
     belongs: Callable[[PodTemplate], bool] = lambda _: True,
     elsewhere: Callable[[str], int] = lambda _: 0,
     former: Sequence[DesiredPods] = (),
+    lacking: Callable[[tuple[str, ...]], str] = lambda _: "",
 ) -> NamespaceDemand:
     """Return the demand of one space.
 
@@ -126,9 +139,10 @@ def namespace_demand(
     controllers whose template requests less than a quota on cpu and memory demands. `gated`: pods wait behind gates and none is refused, so
     the existing pods are the whole demand. `belongs`: whether a template's pods belong to the space; `elsewhere`: how many of a
     controller's pods belong to other spaces of its namespace, because the controller's template or the queues have changed since.
-    `former`: as the last call returned them for the same resources. A controller that has not changed since is not read again.
+    `former`: as the last call returned them for the same resources. A controller that has not changed since is not read again. `lacking`:
+    the first of some uncounted resources that no node offers, empty if there is none.
     """
-    stuck = _Stuck.of(usage, resources, fitting)
+    stuck = _Stuck.of(usage, resources, fitting, lacking)
     result = NamespaceDemand(unit=dict(stuck.unit), without_node=dict(stuck.amounts), resources=resources)
     equal = _EqualPods(resources, fitting)
     known = {desired.owner.uid: desired for desired in former}
@@ -144,10 +158,11 @@ def namespace_demand(
         if pods:
             result.desired_pods.append(desired)
             result.created.add(controller.metadata.creation_timestamp)
-        same = equal.to(requests)
+        missing = lacking(desired.uncounted) if desired.uncounted else ""
+        same = equal.to(requests, missing)
         placeable = max(existing, min(pods, same.fits)) if same.fits >= 1 else stored.bound
         if pods and same.fits < 1:
-            result.no_node[owner.uid] = f"{owner.kind} {owner.name}", requests
+            result.note_no_node(owner.uid, f"{owner.kind} {owner.name}", requests, missing)
             stuck.take(requests, existing - apart - stored.bound)
         same.add(pods - apart, placeable - apart, existing - apart, sets_unit=pods > 0 and same.fits >= 1)
         if kind.suspends and is_held(controller):
@@ -160,7 +175,7 @@ def namespace_demand(
             result.lacking.append(owner)
             result.unrequested += [f"{owner.kind} {owner.name}"] if desired.lacks_requests else []
     announced = equal.add_to(result)
-    _add_to_come(result, controllers, resources, fitting, belongs)
+    _add_to_come(result, controllers, resources, fitting, belongs, lacking)
     _add_unannounced(result, usage, announced, stuck, grows=not gated)
     if usage.unannounced:
         result.waiting.clear()
@@ -196,7 +211,7 @@ class _EqualPods:
     def __init__(self, resources: tuple[str, ...], fitting: Callable[[Mapping[str, float]], float]) -> None:
         self.resources = resources
         self._fitting = fitting
-        self._sums: dict[tuple[float, ...], _Sum] = {}
+        self._sums: dict[tuple[float | str, ...], _Sum] = {}
         self._by_identity: dict[int, _Sum] = {}
         self._counted: dict[int, tuple[Mapping[str, float], Mapping[str, float]]] = {}
 
@@ -208,15 +223,20 @@ class _EqualPods:
             known = self._counted[id(requests)] = requests, _counted(requests, self.resources)
         return known[1]
 
-    def to(self, requests: Mapping[str, float]) -> _Sum:
-        """Return the sums to which a controller with these requests is added."""
+    def to(self, requests: Mapping[str, float], missing: str = "") -> _Sum:
+        """Return the sums to which a controller with these requests is added. `missing`: a resource that no node offers to its pods."""
+        if missing:
+            return self._sums.setdefault((missing, *self._key(requests)), _Sum(requests, 0.0))
         same = self._by_identity.get(id(requests))
         if same is None or same.requests is not requests:
-            key = tuple([requests.get(resource, 0.0) for resource in self.resources])
+            key = self._key(requests)
             same = self._sums.get(key)
             if same is None:
                 same = self._sums[key] = self._by_identity[id(requests)] = _Sum(requests, self._fitting(requests))
         return same
+
+    def _key(self, requests: Mapping[str, float]) -> tuple[float, ...]:
+        return tuple([requests.get(resource, 0.0) for resource in self.resources])
 
     def add_to(self, result: NamespaceDemand) -> dict[str, float]:
         """Add the sums to the demand; return the requests of the existing pods."""
@@ -237,7 +257,9 @@ def _desired_pods(kind: str, controller: Any, stored: OwnerUsage, wanted: int, e
     metadata, template = controller.metadata, controller.spec.template
     requests, existing = stored.newest_requests or equal.requests_of(template), stored.active - stored.terminating
     owner = Owner(kind, metadata.namespace, metadata.name, metadata.uid, wanted, existing, requests)
-    return DesiredPods(owner, controller, stored, _lacks_requests(stored.newest_requests, template, equal.resources))
+    lacks = _lacks_requests(stored.newest_requests, template, equal.resources)
+    uncounted = stored.newest_uncounted if stored.newest_requests else _uncounted(template_requests(template.spec), equal.resources)
+    return DesiredPods(owner, controller, stored, lacks, uncounted)
 
 
 def _creating_pods(
@@ -254,7 +276,7 @@ def _creating_pods(
 
 def _add_to_come(
     result: NamespaceDemand, controllers: Controllers, resources: tuple[str, ...], fitting: Callable[[Mapping[str, float]], float],
-    belongs: Callable[[PodTemplate], bool],
+    belongs: Callable[[PodTemplate], bool], lacking: Callable[[tuple[str, ...]], str],
 ) -> None:  # fmt: skip
     """Add the pods that controllers will create through other objects, held ones whole."""
     for kind in KINDS.values():
@@ -265,8 +287,9 @@ def _add_to_come(
             for coming in kind.to_come(controller, controllers, held):
                 if not belongs(controller.first_template if held else coming.template):  # work that starts whole is of one queue
                     continue
-                requests = _counted(template_requests(coming.template.spec), resources)
-                fits = fitting(requests)
+                asked = template_requests(coming.template.spec)
+                requests, missing = _counted(asked, resources), lacking(_uncounted(asked, resources))
+                fits = fitting(requests) if not missing else 0.0
                 result.created.add(controller.metadata.creation_timestamp)
                 for resource, amount in requests.items():
                     need[resource] = bounded_amount(need.get(resource, 0.0) + coming.pods * amount)
@@ -274,7 +297,7 @@ def _add_to_come(
                     result.unit[resource] = max(result.unit.get(resource, 0.0), amount if fits >= 1 else 0.0)
                 if coming.pods and fits < 1:
                     has_node = False
-                    result.no_node[controller.metadata.uid] = f"{kind.name} {controller.metadata.name}", requests
+                    result.note_no_node(controller.metadata.uid, f"{kind.name} {controller.metadata.name}", requests, missing)
                 if not held:
                     result.waiting.append((requests, min(coming.pods, fits)))
             for resource, amount in need.items():
@@ -288,6 +311,10 @@ def _counted(requests: Mapping[str, float], resources: tuple[str, ...]) -> dict[
     return {resource: amount for resource, amount in requests.items() if resource in resources}
 
 
+def _uncounted(requests: Mapping[str, float], resources: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple([resource for resource in extended_resources(requests) if resource not in resources])
+
+
 def _lacks_requests(stored: Mapping[str, float], template: PodTemplate, resources: tuple[str, ...]) -> bool:
     """Return whether a quota would refuse the next pod, by the requests of the stored pods if any: admission may add requests."""
     if stored:
@@ -299,23 +326,35 @@ def _lacks_requests(stored: Mapping[str, float], template: PodTemplate, resource
 class _Stuck:
     """Waiting pods that no node could hold even if it were empty: their requests in all, by resource, in resource units.
 
-    largest: the requests of one of them. unit: the largest pod of the others, per resource.
+    largest: the requests of one of them. unit: the largest pod of the others, per resource. missing: a resource that one of them asks for
+    and no node offers.
     """
 
     amounts: dict[str, float]
     largest: Mapping[str, float]
     unit: Mapping[str, float]
+    missing: str = ""
 
     @classmethod
-    def of(cls, usage: NamespaceUsage, resources: tuple[str, ...], fitting: Callable[[Mapping[str, float]], float]) -> _Stuck:
-        found = cls({}, {}, usage.largest)
-        if not usage.vectors or fitting(usage.largest) >= 1:  # nearly always
+    def of(
+        cls, usage: NamespaceUsage, resources: tuple[str, ...], fitting: Callable[[Mapping[str, float]], float],
+        lacking: Callable[[tuple[str, ...]], str],
+    ) -> _Stuck:  # fmt: skip
+        found, unoffered = cls({}, {}, usage.largest), Counter[RequestVector]()
+        for (vector, uncounted), count in usage.uncounted.items():
+            if missing := lacking(uncounted):
+                found.missing = missing
+                unoffered[vector] += count
+        if not unoffered and (not usage.vectors or fitting(usage.largest) >= 1):  # nearly always
             return found
         found.unit = unit = dict[str, float]()
         for vector, count in usage.vectors.items():
             requests = {resource: amount / 1000 for resource, amount in zip(resources, vector, strict=True)}
             if fitting(requests) >= 1:
-                unit |= {resource: max(unit.get(resource, 0.0), amount) for resource, amount in requests.items()}
+                if count > unoffered[vector]:
+                    unit |= {resource: max(unit.get(resource, 0.0), amount) for resource, amount in requests.items()}
+                if vector in unoffered:
+                    found.take(requests, -unoffered[vector])
             elif (waiting := count - usage.bound_vectors.get(vector, 0)) > 0:
                 found.largest = requests
                 found.take(requests, -waiting)
@@ -336,7 +375,7 @@ def _add_unannounced(result: NamespaceDemand, usage: NamespaceUsage, announced: 
             step = max(result.unit.get(resource, 0.0), GROWTH_FRACTION * unannounced) if usage.unannounced and grows else 0.0
             without_node = min(max(stuck.amounts.get(resource, 0.0), 0.0), unannounced)
             if without_node > 1e-9 * stored:
-                result.no_node[""] = "pods without a known controller", stuck.largest
+                result.note_no_node("", "pods without a known controller", stuck.largest, stuck.missing if not stuck.largest else "")
                 step = step if unannounced - without_node > 1e-9 * stored else 0.0
             result.demand[resource] = result.demand.get(resource, 0.0) + unannounced + step
             result.placeable[resource] = result.placeable.get(resource, 0.0) + unannounced - without_node + step

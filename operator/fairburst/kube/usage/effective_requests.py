@@ -32,6 +32,14 @@ def milli(quantity: Quantity) -> int:
     return min(max(exact, 0), _MOST_MILLI)
 
 
+def extended_resources(requests: Mapping[str, float]) -> tuple[str, ...]:
+    """Return the extended resources that a pod with these requests asks for, such as nvidia.com/gpu, in order of their names.
+
+    The names under kubernetes.io are the system's own; `deviceclass.resource.kubernetes.io/` asks for a device of a DRA driver.
+    """
+    return tuple(sorted([name for name, amount in requests.items() if amount > 0 and "/" in name and "kubernetes.io/" not in name]))
+
+
 def effective_requests(pod: Pod) -> dict[str, float]:
     """Return a stored pod's effective requests: resource name to cores, bytes or devices; empty for a pod that quota does not count.
 

@@ -11,7 +11,7 @@ import functools
 import heapq
 import math
 import weakref
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -20,7 +20,13 @@ from fairburst.bounds import MOST_AMOUNT
 from fairburst.kube.api.objects import JOB_TRACKING, Pod, controller_of
 from fairburst.kube.names import GATE, LANE_OF_CLASS, SIZE_CLASSES
 from fairburst.kube.queues.spaces import UNDIVIDED, Spaces, namespace_of
-from fairburst.kube.usage.effective_requests import containers_without_requests, counted_until, milli_requests
+from fairburst.kube.usage.effective_requests import (
+    MilliRequests,
+    containers_without_requests,
+    counted_until,
+    extended_resources,
+    milli_requests,
+)
 from fairburst.kube.usage.lane_pods import LanePods
 from fairburst.kube.usage.pod_sums import EndedLately, NamespaceSums, OwnerSums, PodFacts
 from fairburst.kube.usage.pod_usage import NO_PODS, Amounts, ClassUsage, NamespaceUsage, NodeUsage, OwnerUsage, RequestVector
@@ -49,6 +55,7 @@ class PodIndex:
 
     def __init__(self, resources: Sequence[str], *, by_class: bool = False, spaces: Spaces = UNDIVIDED) -> None:
         self.resources = tuple(resources)
+        self._counted = frozenset(resources)
         self.by_class = by_class
         self.spaces = spaces
         self._lanes = LanePods()
@@ -143,6 +150,7 @@ class PodIndex:
             largest=self._amounts(entry.stored.largest),
             vectors=dict(entry.stored.vectors),
             bound_vectors=dict(entry.bound.vectors),
+            uncounted=dict(entry.uncounted),
             pods_without_requests=frozenset(entry.without_requests),
             unannounced=frozenset(entry.unannounced),
             pods=entry.stored.sum.count,
@@ -161,6 +169,11 @@ class PodIndex:
         """Return the same for a pod given by namespace and name."""
         facts = self._facts.get(key)
         return (0,) * len(self.resources) if facts is None else facts.requests
+
+    def uncounted(self, key: tuple[str, str]) -> tuple[str, ...]:
+        """Return the extended resources that a pod asks for and the pool does not count. The pod is given by namespace and name."""
+        facts = self._facts.get(key)
+        return () if facts is None else facts.uncounted
 
     def released(self, namespace: str) -> list[int]:
         """Return the sum of the namespace's counted pods without our gate, in thousandths, in the order of `resources`."""
@@ -193,7 +206,10 @@ class PodIndex:
             return NO_PODS
         if entry.usage is None:
             newest = self._amounts(entry.newest_requests, empty=True)
-            entry.usage = OwnerUsage(entry.active, entry.bound, entry.terminating, entry.ended, entry.ended - entry.settled, newest)
+            lately = entry.ended - entry.settled
+            entry.usage = OwnerUsage(
+                entry.active, entry.bound, entry.terminating, entry.ended, lately, newest, entry.newest_uncounted
+            )  # fmt: skip
         return entry.usage
 
     def owners_in(self, space: str) -> Callable[[str], OwnerUsage]:
@@ -288,7 +304,11 @@ class PodIndex:
             unmanaged=pod.unmanaged,
             gated=pod.gate_index(GATE) is not None,
             lacks_requests=not ended and bool(containers_without_requests(pod, self.resources)),
+            uncounted=() if amounts.keys() <= self._counted else self._uncounted(amounts),
         )
+
+    def _uncounted(self, amounts: MilliRequests) -> tuple[str, ...]:
+        return extended_resources({resource: amount for resource, amount in amounts.items() if resource not in self._counted})
 
     def _account(self, facts: PodFacts, sign: int) -> None:
         """Add a pod's contribution to every sum that it belongs to (+1), or remove it (-1)."""
@@ -324,6 +344,8 @@ class PodIndex:
                 entry.stored.add(facts.requests, sign)
                 if facts.gated:
                     entry.gated.add(facts.requests, sign)
+                if facts.uncounted and not facts.bound:
+                    _count(entry.uncounted, (facts.requests, facts.uncounted), sign)
                 if facts.size_class:
                     self._account_class(entry, facts, sign)
                 if facts.lacks_requests:
@@ -356,6 +378,7 @@ class PodIndex:
             self._idle_owners.pop(key, None)
             if facts.created >= entry.newest:
                 entry.newest, entry.newest_requests = facts.created, facts.requests
+                entry.newest_uncounted = facts.uncounted
         elif not entry.pods:
             self._rest(facts)
 
@@ -383,6 +406,12 @@ class PodIndex:
         if not milli_amounts:
             return {} if empty else dict.fromkeys(self.resources, 0.0)
         return dict(zip(self.resources, [min(amount / 1000, MOST_AMOUNT) for amount in milli_amounts], strict=True))
+
+
+def _count(counts: Counter[tuple[RequestVector, tuple[str, ...]]], key: tuple[RequestVector, tuple[str, ...]], sign: int) -> None:
+    counts[key] += sign
+    if not counts[key]:
+        del counts[key]
 
 
 def _mark(names: set[str], name: str, sign: int) -> None:

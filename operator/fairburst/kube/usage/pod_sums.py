@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 
 from fairburst.kube.usage.pod_usage import NamespaceUsage, OwnerUsage, RequestVector
@@ -15,7 +15,9 @@ COUNTED_SECONDS = 5.0
 class NamespaceSums:
     """The sums over one space's pods."""
 
-    __slots__ = ("bound", "by_class", "gated", "stored", "total", "unannounced", "unmanaged_stored", "usage", "without_requests")
+    __slots__ = (
+        "bound", "by_class", "gated", "stored", "total", "unannounced", "uncounted", "unmanaged_stored", "usage", "without_requests",
+    )  # fmt: skip
 
     def __init__(self, width: int) -> None:
         self.total = 0
@@ -25,6 +27,7 @@ class NamespaceSums:
         self.by_class: dict[str, VectorBag] = {}
         self.without_requests: set[str] = set()
         self.unannounced: set[str] = set()
+        self.uncounted = Counter[tuple[RequestVector, tuple[str, ...]]]()
 
 
 @dataclass(slots=True)
@@ -39,6 +42,7 @@ class OwnerSums:
     settled: int = 0  # those of `ended` that ended long enough ago for the Job's status to count them
     newest: tuple[str, str] = ("", "")
     newest_requests: RequestVector = ()
+    newest_uncounted: tuple[str, ...] = ()
     usage: OwnerUsage | None = None  # what a reader gets; None: not read since the last change
 
 
@@ -70,7 +74,8 @@ class EndedLately:
 class PodFacts:
     """One pod's contribution and the sums that contain it, as last read, so that exactly this can be subtracted again.
 
-    lane_class: its priority class if that is one of a lane's, empty otherwise.
+    lane_class: its priority class if that is one of a lane's, empty otherwise. uncounted: extended resources that it asks for and the pool
+    does not count.
     """
 
     namespace: str
@@ -92,3 +97,4 @@ class PodFacts:
     unmanaged: bool
     gated: bool
     lacks_requests: bool
+    uncounted: tuple[str, ...] = ()

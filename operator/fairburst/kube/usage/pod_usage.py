@@ -25,7 +25,8 @@ class NamespaceUsage:
     any counted pod, per resource. pods_without_requests: names of counted pods without a cpu or memory request that quota demands.
     unannounced: names of live pods whose successors no known object announces: bare ones, and those of other controllers. pods: the number
     of counted pods. unmanaged_stored: of the namespace's unmanaged pods. by_class: sums by the priority classes of small and
-    large jobs, if there are any. vectors, bound_vectors: how many pods of `stored` and `bound` have each request vector.
+    large jobs, if there are any. vectors, bound_vectors: how many pods of `stored` and `bound` have each request vector. uncounted: how
+    many pods of `stored` that are not bound have each request vector together with extended resources that are not counted.
     """
 
     bound: Amounts
@@ -38,6 +39,7 @@ class NamespaceUsage:
     by_class: dict[str, ClassUsage] = field(default_factory=dict)
     vectors: dict[RequestVector, int] = field(default_factory=dict)
     bound_vectors: dict[RequestVector, int] = field(default_factory=dict)
+    uncounted: dict[tuple[RequestVector, tuple[str, ...]], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,8 @@ class OwnerUsage:
 
     active: pods that have not ended. bound: those of them that have a node. terminating: those of them being deleted.
     ended: pods that ended while the Job controller tracked them, since the index began. lately: those of them that ended in the last
-    `COUNTED_SECONDS`. newest_requests: of the newest pod seen, also after its end.
+    `COUNTED_SECONDS`. newest_requests: of the newest pod seen, also after its end. newest_uncounted: the extended resources of the same
+    pod that are not counted.
     """
 
     active: int
@@ -55,6 +58,7 @@ class OwnerUsage:
     ended: int
     lately: int
     newest_requests: Amounts
+    newest_uncounted: tuple[str, ...] = ()
 
 
 NO_PODS = OwnerUsage(0, 0, 0, 0, 0, {})

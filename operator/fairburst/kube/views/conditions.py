@@ -16,6 +16,7 @@ from fairburst.quantity import format_quantity
 
 ATTAINABLE = "Attainable"  # a forecast
 NEVER_FITS = "NeverFits"  # the job runs in parts, so nothing waits for an action
+LARGER_THAN_NODES, NOT_OFFERED = "LargerThanNodes", "ResourceNotOffered"
 NO_RESERVE = "It keeps no reserve for small Jobs, as its namespace has several queues: for one, use a namespace of its own."
 _ATTAINABLE = {Verdict.IN_TIME: "True", Verdict.TOO_LATE: "False", Verdict.DOES_NOT_FIT: "False", Verdict.NOT_MEASURED: "Unknown"}
 
@@ -40,6 +41,7 @@ def conditions_of(
     too_large: Sequence[str] | None = None,
     never_start: Sequence[Oversize] | None = None,
     no_node: Mapping[str, tuple[str, Mapping[str, float]]] | None = None,
+    not_offered: Mapping[str, tuple[str, str]] | None = None,
     contained: str | None = None,
     lacks_reserve: bool = False,
 ) -> list[ConditionValue]:
@@ -49,7 +51,7 @@ def conditions_of(
     decision: None for a queue that governs no namespace.
     too_large: a sentence for each job whose request exceeds the pool.
     never_start: work that starts whole or not at all, and needs more than the queue's level.
-    no_node: as in NamespaceDemand.
+    no_node, not_offered: as in NamespaceDemand.
     contained: the step that an internal error prevented for this queue.
     lacks_reserve: whether the queue keeps no reserve for small jobs because its namespace has several queues.
 
@@ -61,8 +63,8 @@ def conditions_of(
     if decision.kind is QueueKind.LATENCY:
         found += [_guaranteed(decision, attainable), _attainable(attainable)]
     found.append(_enforced(entry, decision, obstacles, observed_only=observed_only, lacks_reserve=lacks_reserve))
-    if too_large is not None or never_start is not None or no_node:
-        found.append(_jobs_fit(too_large or (), never_start or (), no_node or {}))
+    if too_large is not None or never_start is not None or no_node or not_offered:
+        found.append(_jobs_fit(too_large or (), never_start or (), no_node or {}, not_offered or {}))
     if contained is not None:
         found.append(ConditionValue("Ready", "False", INTERNAL_ERROR, contained))
     else:
@@ -132,11 +134,13 @@ def _enforced(
 
 
 def _jobs_fit(
-    too_large: Sequence[str], never_start: Sequence[Oversize], no_node: Mapping[str, tuple[str, Mapping[str, float]]]
-) -> ConditionValue:
+    too_large: Sequence[str], never_start: Sequence[Oversize], no_node: Mapping[str, tuple[str, Mapping[str, float]]],
+    not_offered: Mapping[str, tuple[str, str]],
+) -> ConditionValue:  # fmt: skip
     # Each has a remedy of its own. The level comes first: its owner can change that without new nodes.
     found = [("LargerThanLevel", _never_start(never_start))] if never_start else []
-    found += [("LargerThanNodes", _no_node(list(no_node.values())))] if no_node else []
+    found += [(LARGER_THAN_NODES, _no_node(list(no_node.values())))] if no_node else []
+    found += [(NOT_OFFERED, _not_offered(list(not_offered.values())))] if not_offered else []
     if found:
         return ConditionValue("JobsFit", "False", found[0][0], " ".join(message for _, message in found))
     if not too_large:
@@ -166,6 +170,14 @@ def _no_node(found: Sequence[tuple[str, Mapping[str, float]]]) -> str:
     more = f" And {len(named) - NAMED_AT_MOST} more." if len(named) > NAMED_AT_MOST else ""
     it, waits = ("it", "it waits and gets") if len(named) == 1 else ("them", "they wait and get")
     what = f"No node of the pool could hold {it}, so {waits} no part of the pool: make {it} smaller, or add larger nodes."
+    return f"{' '.join(named[:NAMED_AT_MOST])}{more} {what}"
+
+
+def _not_offered(found: Sequence[tuple[str, str]]) -> str:
+    named = [f"{name}: a pod asks for {resource}." for name, resource in sorted(found)]
+    more = f" And {len(named) - NAMED_AT_MOST} more." if len(named) > NAMED_AT_MOST else ""
+    waits = "it waits and gets" if len(named) == 1 else "they wait and get"
+    what = f"No node of the pool offers that, so {waits} no part of the pool: add nodes that do, or start their device plugin."
     return f"{' '.join(named[:NAMED_AT_MOST])}{more} {what}"
 
 
