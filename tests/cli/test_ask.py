@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
@@ -168,6 +168,19 @@ class TestBadInput:
         assert len(said) == 1
         assert "this user may not do that" in said[0]
         assert "`fairburst get -n NAMESPACE` and `fairburst explain QUEUE -n NAMESPACE` need less" in said[0]
+
+    @pytest.mark.parametrize("methods", [("GET", "POST"), ("POST",)], ids=["that sees nothing", "that sees what all may see"])
+    def test_doctor_knows_nothing_of_the_cluster_of_an_anonymous_user(
+        self, served: Served, methods: Sequence[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        for method in methods:
+            served.api.refuse(method, "", 403, 'x is forbidden: User "system:anonymous" cannot do that')
+        assert main(["doctor", *served.arguments]) == NO_CLUSTER
+        printed = capsys.readouterr()
+        (said,) = printed.err.splitlines()
+        assert "the API server does not know this user" in said
+        assert "log in again, or choose another --context" in said
+        assert not printed.out
 
     def test_a_wrong_context(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["get", *served.arguments, "--context", "two"]) == NO_CLUSTER

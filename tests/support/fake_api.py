@@ -43,7 +43,7 @@ class FakeApi:
         self._history: dict[str, list[tuple[int, JsonObject]]] = {path: [] for path in collections}
         self._continued: dict[str, tuple[int, list[JsonObject]]] = {}
         self._failures: list[Callable[[], web.StreamResponse]] = []
-        self._refused: list[tuple[str, str, int]] = []
+        self._refused: list[tuple[str, str, int, str]] = []
         self.held = 0
         self._slow, self._unheld = "", asyncio.Event()
         self._changed = asyncio.Event()
@@ -164,9 +164,9 @@ class FakeApi:
 
         self._failures.extend([response] * count)
 
-    def refuse(self, method: str, suffix: str, code: int) -> None:
+    def refuse(self, method: str, suffix: str, code: int, message: str = "") -> None:
         """Answer every such request whose path ends so with `code`."""
-        self._refused.append((method, suffix, code))
+        self._refused.append((method, suffix, code, message))
 
     def hold(self, suffix: str) -> None:
         """Answer requests whose path ends so only after `release`; `held` counts those that wait."""
@@ -200,9 +200,10 @@ class FakeApi:
             self.held += 1
             await self._unheld.wait()
             self.held -= 1
-        for method, ending, code in self._refused:
+        for method, ending, code, message in self._refused:
             if request.method == method and request.path.endswith(ending):
-                return web.Response(status=code, text=json.dumps(status(code, "Forbidden")))
+                refusal = status(code, "Forbidden")
+                return web.Response(status=code, text=json.dumps(refusal | {"message": message} if message else refusal))
         if self._failures:
             return self._failures.pop(0)()
         collection, namespace, name = self._locate(request.path)

@@ -124,7 +124,7 @@ def complete_queues(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def advice_on(error: ApiError) -> str:
     """Return a line that says what happened, and what to do."""
-    from fairburst.kube.api.errors import Forbidden, NotFound, Unauthorized, Unavailable  # noqa: PLC0415
+    from fairburst.kube.api.errors import Forbidden, NotFound, Unavailable  # noqa: PLC0415
     from fairburst.kube.names import GROUP  # noqa: PLC0415
 
     match error:
@@ -133,7 +133,7 @@ def advice_on(error: ApiError) -> str:
             return f"the kubeconfig does not trust the API server's certificate ({error.message}); {trusted}"
         case Unavailable():
             return f"the API server does not answer ({error.message}); check the kubeconfig, --context and the network"
-        case Unauthorized() | Forbidden() if error.status == 401 or "system:anonymous" in error.message:
+        case _ if error.unknown_user:
             how = "its token or client certificate is missing, wrong or expired: log in again, or choose another --context"
             return f"the API server does not know this user ({error.message}); {how}"
         case Forbidden():

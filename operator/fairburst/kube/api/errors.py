@@ -42,6 +42,11 @@ class ApiError(Exception):
         return self.status in {0, 429} or self.status >= 500
 
     @property
+    def unknown_user(self) -> bool:
+        """Whether the API server does not know who asks. It may admit such requests as an anonymous user's, and then forbid them."""
+        return self.status == 401 or (self.status == 403 and "system:anonymous" in self.message)
+
+    @property
     def by_server(self) -> bool:
         """Whether the API server failed, or did not answer. A request that was not sent tells nothing of it."""
         return self.transient and not isinstance(self, TooManyRequests | NotLeading | BackedOff)

@@ -57,7 +57,7 @@ Check = Callable[[ApiClient, Config], Awaitable[Finding]]
 
 
 async def check_installation(client: ApiClient, config: Config) -> list[Finding]:
-    """Make every check. Raises ApiError only if the API server does not answer at all."""
+    """Make every check. Raises ApiError only if the API server does not answer at all, or does not know the user."""
     version = await _version(client)
     checks: list[Callable[[ApiClient, Config], Awaitable[Finding]]] = [
         _rights,
@@ -76,6 +76,8 @@ async def _contained(check: Check, client: ApiClient, config: Config) -> Finding
     try:
         return await check(client, config)
     except Forbidden as error:
+        if error.unknown_user:
+            raise
         return Finding(name, None, f"this user may not look: {error.message}", "ask again as a user with more rights")
     except NotFound as error:
         return Finding(name, False, f"not installed: {error.message}", APPLY)
@@ -89,6 +91,8 @@ async def _version(client: ApiClient) -> Finding:
     try:
         found = await client.get_json("/version")
     except (Forbidden, NotFound) as error:
+        if error.unknown_user:
+            raise
         return Finding("version", None, f"the API server does not report its version: {error.message}", "ask again as another user")
     minor = int(re.sub(r"\D.*", "", str(found.get("minor", "0"))) or 0)
     message = f"Kubernetes {found.get('gitVersion', 'unknown')}"
