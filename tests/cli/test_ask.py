@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ import pytest
 import yaml
 
 from fairburst.cli import kubectl_completion
+from fairburst.cli import status as status_command
 from fairburst.cli.cluster import advice_on, find_queue, queue_of_work
 from fairburst.cli.errors import NO_CLUSTER, WRONG_ARGUMENTS, CommandError
 from fairburst.cli.main import main
@@ -496,7 +498,59 @@ class TestQuestions:
         served.put("/api/v1/pods", {**pod("batch", "train", pod_spec(48, "1Gi")), "status": {"phase": "Pending"}})
         assert main(["status", *served.arguments, "-o", "json"]) == 0
         (queue,) = json.loads(capsys.readouterr().out)["waiting"]
-        assert queue["why"] == "", "what no node holds is no demand; the condition JobsFit says so"
+        assert queue["why"] == "No node can hold its largest pods: 48 cores, 1 GiB each. Make them smaller, or add larger nodes."
+        larger = {"type": "JobsFit", "status": "False", "reason": "LargerThanNodes", "message": "Job batch/train: no node could hold it."}
+        told = waiting | {"conditions": [larger]}
+        served.put(TQ, stored_queue("ThroughputQueue", "batch", "tq", created="2026-01-01T00:00:02Z", status=told))
+        assert main(["status", *served.arguments, "-o", "json"]) == 0
+        (queue,) = json.loads(capsys.readouterr().out)["waiting"]
+        assert queue["why"] == larger["message"]
+
+    def test_status_says_of_an_observed_queue_why_its_work_waits_and_that_its_pods_are_no_part_of_the_capacity(
+        self, served: Served, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        explanation = "2 cpu wait: the queue has 1 of 3 cpu, its fair share and what others leave."
+        status = {"demand": {"cpu": "3"}, "usage": {"cpu": "1"}, "explanation": explanation}
+        served.put(TQ, stored_queue("ThroughputQueue", "free", "tq", {"enforcement": "Observe"}, status=status))
+        for namespace in ("free", "elsewhere"):
+            served.put("/api/v1/namespaces", {"metadata": {"name": namespace}, "status": {"phase": "Active"}})
+            running = pod(namespace, "runs", pod_spec(1, "1Gi"))
+            running["spec"]["nodeName"] = "node-0"
+            served.put("/api/v1/pods", {**running, "status": {"phase": "Running"}})
+        assert main(["status", *served.arguments, "-o", "json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert [one["why"] for one in found["waiting"]] == [explanation]
+        assert (list(found["outside"]), list(found["observed"])) == (["elsewhere"], ["free"])
+        assert main(["status", *served.arguments]) == 0
+        said = capsys.readouterr().out
+        assert "Outside the queues, and no part of the capacity: elsewhere (1 cpu, 1Gi memory)." in said
+        assert "Of queues in Observe mode, and no part of the capacity: free (1 cpu, 1Gi memory)." in said
+
+    def test_a_burst_that_no_node_can_hold_does_not_wait_for_work_of_others(
+        self, served: Served, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """It stays in the demand of its latency queue, so that it can be missed."""
+        status = {"demand": {"cpu": "2"}, "usage": {"cpu": "0"}}
+        served.put(LQ, stored_queue("LatencyQueue", "serving", "lq", latency_spec("40"), status=status))
+        on_gpu = pod("serving", "burst", pod_spec(2, "1Gi"))
+        on_gpu["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "1"
+        served.put("/api/v1/pods", {**on_gpu, "status": {"phase": "Pending"}})
+        assert main(["status", *served.arguments, "-o", "json"]) == 0
+        (queue,) = json.loads(capsys.readouterr().out)["waiting"]
+        assert queue["why"].startswith("No node of the pool offers nvidia.com/gpu, which some of its pods ask for.")
+        assert main(["explain", "serving/lq", *served.arguments, "-o", "json"]) == 0
+        assert json.loads(capsys.readouterr().out)["goal"] == queue["why"]
+
+    def test_status_wraps_its_sentences_on_a_terminal(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        monkeypatch.setenv("COLUMNS", "80")
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        outside = {f"a-namespace-of-some-length-{number}": {"cpu": "1500m", "memory": "1234Mi"} for number in range(5)}
+        leads = {"holder": "fairburst-5d8f9c7b6d-abcde_0123456789abcdef", "renewedSecondsAgo": 1.0, "leaseSeconds": 15}
+        shown = {"pool": "default", "nodes": 2, "operator": leads, "capacity": [], "outside": outside, "observed": {}, "classes": {}}
+        status_command.show(shown | {"queues": [], "bursts": [], "waiting": [], "problems": []})
+        lines = re.sub(r"\x1b\[\d*m", "", capsys.readouterr().out).splitlines()
+        assert max(map(len, lines)) <= 80
+        assert "and 2 more namespaces." in " ".join(lines)
 
     @pytest.mark.parametrize(("ago", "warns"), [(1, True), (90, False)], ids=["leads", "gone"])
     def test_uninstall_warns_while_an_operator_leads_which_would_write_all_again(

@@ -24,7 +24,7 @@ from fairburst.cli.cluster import (
     queue_of_work,
 )
 from fairburst.cli.errors import WRONG_ARGUMENTS, CommandError
-from fairburst.cli.output import is_data, print_value
+from fairburst.cli.output import is_data, print_value, wrapped
 
 if TYPE_CHECKING:
     from fairburst.kube.api.client import ApiClient
@@ -179,8 +179,9 @@ def of_look(seen: Look, key: tuple[str, str, str]) -> Explanation:
         if entry.problem is not None:
             found.facts = [("Why", entry.problem.message), *(fact for fact in found.facts if fact[0] != "Why")]
         return found
-    too_large = _without_node(seen, row) or _no_node_for_some(status)  # no part of what waits for the queue's share
-    hindrance = _hindrance(status) or ("" if seen.round.waits(row) else too_large)
+    too_large = without_node(seen, row) or _no_node_for_some(status)  # no part of what waits for the queue's share
+    others_wait = seen.round.waits(row) and seen.round.snapshot.unit[row].any()  # without a size only those pods are wanted
+    hindrance = _hindrance(status) or ("" if others_wait else too_large)
     found = of_round(seen.round, row, len(seen.view.nodes), seen.config.pool.capacity_window_seconds, hindrance)
     found.goal = found.goal or too_large
     if not found.goal and (left := waiting(status)):
@@ -195,7 +196,7 @@ def of_look(seen: Look, key: tuple[str, str, str]) -> Explanation:
     return found
 
 
-def _without_node(seen: Look, row: int) -> str:
+def without_node(seen: Look, row: int) -> str:
     """Return a sentence on a waiting pod of the queue that no node could hold; empty if there is none."""
     import numpy as np  # noqa: PLC0415
 
@@ -324,21 +325,10 @@ def _print(found: Explanation, findings: Sequence[str], form: Form) -> None:
     sys.stdout.write(f"{chr(10) if findings else ''}{found.headline}\n\n")
     width = max((len(label) for label, _ in found.facts), default=0)
     for label, text in found.facts:
-        sys.stdout.write(_wrapped(f"{label:<{width}}  ", text))
+        sys.stdout.write(wrapped(f"{label:<{width}}  ", text))
     if found.goal:
-        sys.stdout.write("\n" + _wrapped("", found.goal))
+        sys.stdout.write("\n" + wrapped("", found.goal))
     for one in found.advice:
-        sys.stdout.write(_wrapped("  - ", one["change"]))
+        sys.stdout.write(wrapped("  - ", one["change"]))
         if one["command"]:
             sys.stdout.write(f"    {one['command']}\n")
-
-
-def _wrapped(label: str, text: str) -> str:
-    """Return the text next to its label, wrapped to the terminal; in one line if the output is piped."""
-    if not sys.stdout.isatty():
-        return f"{label}{text}\n"
-    import shutil  # noqa: PLC0415
-    import textwrap  # noqa: PLC0415
-
-    width = max(60, shutil.get_terminal_size((80, 24)).columns)
-    return textwrap.fill(text, width, initial_indent=label, subsequent_indent=" " * len(label), break_on_hyphens=False) + "\n"

@@ -97,3 +97,14 @@ def print_value(value: Any, form: Form) -> None:
 def is_data(form: Form) -> bool:
     """Return whether the form is one for programs."""
     return form in {"json", "yaml"}
+
+
+def wrapped(label: str, text: str) -> str:
+    """Return the text next to its label, wrapped to the terminal; in one line if the output is piped."""
+    if not sys.stdout.isatty():
+        return f"{label}{text}\n"
+    import shutil  # noqa: PLC0415
+    import textwrap  # noqa: PLC0415
+
+    width = max(60, shutil.get_terminal_size((80, 24)).columns)
+    return textwrap.fill(text, width, initial_indent=label, subsequent_indent=" " * len(label), break_on_hyphens=False) + "\n"

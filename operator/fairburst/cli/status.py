@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairburst.cli.arguments import OutputForm
 from fairburst.cli.cluster import SYSTEM_NAMESPACE, Cluster, Context, Kubeconfig, OperatorConfig, SystemNamespace
-from fairburst.cli.output import Table, is_data, print_table, print_value
+from fairburst.cli.output import Table, is_data, print_table, print_value, wrapped
 
 if TYPE_CHECKING:
     from fairburst.config import Config
@@ -37,7 +37,7 @@ def status(
     if is_data(output):
         print_value(found, output)
     else:
-        _print(found)
+        show(found)
 
 
 async def _ask(client: ApiClient, cluster: Cluster) -> dict[str, Any]:
@@ -98,17 +98,23 @@ def summary(seen: Look, leads: dict[str, Any], now: float) -> dict[str, Any]:
         }
         for at, name in enumerate(snapshot.resources)
     ]
-    reasons = {one.queue: _why(one, snapshot, row) for row, one in enumerate(result.decisions) if snapshot.demand[row].any()}
+    outside, observed = _outside(seen), seen.plan.queue_set.observed
+    reasons = {
+        one.queue: _why(one, snapshot, row)
+        for row, one in enumerate(result.decisions)
+        if snapshot.demand[row].any() and snapshot.unit[row].any()  # without a size only pods wait that no node could hold
+    }
     return {
         "pool": pool,
         "nodes": len(seen.view.nodes),
         "operator": leads,
         "capacity": capacity,
-        "outside": _outside(seen),
+        "outside": {name: amounts for name, amounts in outside.items() if name not in observed},
+        "observed": {name: amounts for name, amounts in outside.items() if name in observed},
         "classes": dict(Counter(one["class"] or "Undecided" for one in listed)),
         "queues": listed,
         "bursts": [one for one in listed if one["kind"] == "LatencyQueue"],
-        "waiting": [{**one, "why": reasons.get(f"{one['namespace']}/{one['name']}", "")} for one in listed if one["waiting"]],
+        "waiting": [{**one, "why": reasons.get(_name(one)) or _said_by_status(seen, one)} for one in listed if one["waiting"]],
         "problems": [
             {"queue": f"{key[1]}/{key[2]}", "reason": found.get("reason", ""), "message": trouble(obj["status"])}
             for key, obj in sorted(queues.items())
@@ -133,6 +139,18 @@ def _outside(seen: Look) -> dict[str, dict[str, str]]:
     return {name: {one: format_quantity(one, amount) for one, amount in sums.items()} for name, sums in most_first if sums}
 
 
+def _said_by_status(seen: Look, one: dict[str, Any]) -> str:
+    """Return why work waits that this look decides nothing about: no node could hold it, or its queue is in Observe mode."""
+    from fairburst.cli.explain import without_node  # noqa: PLC0415
+    from fairburst.cli.queues import condition  # noqa: PLC0415
+
+    status = seen.queues[one["kind"], one["namespace"], one["name"]].get("status") or {}
+    fit, row = condition(status, "JobsFit"), seen.round.row(_name(one))
+    if fit.get("status") == "False":
+        return str(fit.get("message", ""))
+    return (without_node(seen, row) if row is not None else "") or str(status.get("explanation", ""))
+
+
 def _why(decision: QueueDecision, snapshot: ClusterSnapshot, row: int) -> str:
     """Return why work of the queue waits, if some does."""
     from fairburst.policy.tolerance import exceeds  # noqa: PLC0415
@@ -142,22 +160,23 @@ def _why(decision: QueueDecision, snapshot: ClusterSnapshot, row: int) -> str:
     return WAITS_FOR_ROOM if exceeds(snapshot.demand[row], snapshot.usage[row]).any() else HELD_BY_NODES
 
 
-def _print(found: dict[str, Any]) -> None:
-    from fairburst.cli.queues import amounts_text, first_amount  # noqa: PLC0415
+def show(found: dict[str, Any]) -> None:
+    """Print the screen."""
+    from fairburst.cli.queues import first_amount  # noqa: PLC0415
 
     leads = found["operator"]
     healthy = no_leader(leads) or f"{leads['holder']} leads, renewed {leads['renewedSecondsAgo']:.0f} s ago"
-    sys.stdout.write(f"Pool {found['pool']}: {found['nodes']} nodes, {len(found['queues'])} queues. Operator: {healthy}.\n\n")
+    size = f"{found['nodes']} nodes, {len(found['queues'])} queues"
+    sys.stdout.write(wrapped("", f"Pool {found['pool']}: {size}. Operator: {healthy}.") + "\n")
     head = ("RESOURCE", "CAPACITY", "COMMITTED", "USED", "WANTED", "USE")
     rows = [
         (one["resource"], one["capacity"], one["committed"], one["used"], one["wanted"], f"{one['usedPart']:.0%}")
         for one in found["capacity"]
     ]
     print_table(Table(head, list(rows), right=frozenset(head[1:])))
-    if outside := found["outside"]:
-        named = ", ".join(f"{name} ({amounts_text(amounts)})" for name, amounts in itertools.islice(outside.items(), NAMED_OUTSIDE))
-        more = f" and {len(outside) - NAMED_OUTSIDE} more namespaces" if len(outside) > NAMED_OUTSIDE else ""
-        sys.stdout.write(f"\nOutside the queues, and no part of the capacity: {named}{more}.\n")
+    for whose, key in (("Outside the queues", "outside"), ("Of queues in Observe mode", "observed")):
+        if found[key]:
+            sys.stdout.write("\n" + wrapped("", f"{whose}, and no part of the capacity: {_named(found[key])}."))
     classes = ", ".join(f"{count} {name}" for name, count in sorted(found["classes"].items())) or "none"
     sys.stdout.write(f"\nQueues: {classes}.\n")
     bursts = sorted(found["bursts"], key=lambda one: (not one["nextBurst"].startswith(("open", "overdue")), -one["missed"]))
@@ -166,6 +185,13 @@ def _print(found: dict[str, Any]) -> None:
     ])  # fmt: skip
     _part("Waiting", ("QUEUE", "WAITING", "WHY"), [(_name(one), first_amount(one["waiting"]), one["why"]) for one in found["waiting"]])
     _part("Not ready", ("QUEUE", "REASON", "MESSAGE"), [(one["queue"], one["reason"], one["message"]) for one in found["problems"]])
+
+
+def _named(requests: dict[str, dict[str, str]]) -> str:
+    from fairburst.cli.queues import amounts_text  # noqa: PLC0415
+
+    named = ", ".join(f"{name} ({amounts_text(amounts)})" for name, amounts in itertools.islice(requests.items(), NAMED_OUTSIDE))
+    return named + (f" and {len(requests) - NAMED_OUTSIDE} more namespaces" if len(requests) > NAMED_OUTSIDE else "")
 
 
 def _name(one: dict[str, Any]) -> str:
