@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fairburst.cli.advice_text import as_data
-from fairburst.cli.explain import of_round
+from fairburst.cli.explain import of_round, room
 from fairburst.policy.model import Burst, ClusterSnapshot, Memory, PolicyConfig, QueueSpec, RoundResult, Schedule
 from fairburst.whatif.advice import Advice, better_class, lacks_level, next_pod
 from fairburst.whatif.rounds import DecidedRound
@@ -295,6 +297,34 @@ def test_a_queue_whose_level_admits_more_is_told_what_it_waits_for() -> None:
     assert row is not None
     assert not next_pod(one, "me/q")
     assert "the pool has no room: 0 cores are free, the pod needs 1 core" in of_round(one, row).goal
+
+
+@pytest.mark.parametrize(
+    ("above", "outside", "want"),
+    [
+        pytest.param(12.0, 0.0, True, id="another queue above its share"),
+        pytest.param(0.0, 12.0, False, id="pods outside the queues, or of a queue in Observe mode"),
+        pytest.param(0.5, 11.5, False, id="another queue, less than a pod above its share"),
+    ],
+)
+def test_reclaim_is_named_only_where_it_could_take_the_room(above: float, outside: float, want: bool) -> None:
+    """What pods outside the queues hold is no part of the capacity, and levels follow it only after a while."""
+    world = Situation()
+    full(world, {"weight": 2})
+    one = world.decider.last
+    me, other = one.row("me/q"), one.row("other/q")
+    assert me is not None
+    assert other is not None
+    usage, capacity = one.snapshot.usage.copy(), one.snapshot.live_capacity.copy()
+    usage[other] = np.minimum(one.result.guaranteed[other], one.result.level[other])
+    usage[other, 0] += above
+    usage[me, 0] = capacity[0] - usage[other, 0] - outside
+    capacity[0] -= outside
+    crowded = replace(one, snapshot=replace(one.snapshot, usage=usage, live_capacity=capacity))
+    said = room(crowded, me)
+    assert "the pool has no room: 0 cores are free, the pod needs 1 core. It starts when running work ends" in said
+    assert ("`reclaim: Evict` in its spec would take the room" in said) == want
+    assert ("would take none of it" in said) != want
 
 
 def test_there_is_no_advice_for_the_next_pod_where_none_waits() -> None:

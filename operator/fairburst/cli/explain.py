@@ -262,13 +262,14 @@ def of_round(one: DecidedRound, row: int, nodes: int = 0, window_seconds: int = 
     elif lacks_level(one, row):
         found.goal = "No change of this queue or of the capacity alone (up to 64 times) would admit its next pod without harm to others."
     elif one.waits(row):
-        found.goal = _room(one, row)
+        found.goal = room(one, row)
     return found
 
 
-def _room(one: DecidedRound, row: int) -> str:
+def room(one: DecidedRound, row: int) -> str:
     """Return a sentence on whether the pool has room for everything that the level admits. The scheduler chooses the nodes."""
     from fairburst.policy.explain import amount  # noqa: PLC0415
+    from fairburst.policy.tolerance import TOLERANCE  # noqa: PLC0415
 
     snapshot = one.snapshot
     free = snapshot.live_capacity - snapshot.usage.sum(axis=0)
@@ -278,10 +279,22 @@ def _room(one: DecidedRound, row: int) -> str:
         return "Its level admits its next pod. A pod that still waits does so for its controller, or for one node with room for all of it."
     name = snapshot.resources[short[0]]
     left, needed = amount(max(0.0, float(free[short[0]])), name), amount(float(unit[short[0]]), name)
+    waits = f"Its level admits its next pod, and the pool has no room: {left} are free, the pod needs {needed}. It starts when running work"
+    if all(free[at] + _above_their_shares(one, row)[at] >= unit[at] * (1 - TOLERANCE) for at in short):
+        return f"{waits} ends; `reclaim: Evict` in its spec would take the room where work runs above its share."
     return (
-        f"Its level admits its next pod, and the pool has no room: {left} are free, the pod needs {needed}. "
-        "It starts when running work ends; `reclaim: Evict` in its spec would take the room where work runs above its share."
+        f"{waits} ends. `reclaim: Evict` in its spec would take none of it: no other queue runs a pod's worth above its share, and work of "
+        "queues in Observe mode and outside the queues is not evicted."
     )
+
+
+def _above_their_shares(one: DecidedRound, row: int) -> FloatArray:
+    """Return (K,) the use of the other queues above their fair shares and levels, which is all that reclaim takes."""
+    import numpy as np  # noqa: PLC0415
+
+    above = np.maximum(one.snapshot.usage - np.minimum(one.result.guaranteed, one.result.level), 0.0)
+    found: FloatArray = np.delete(above, row, axis=0).sum(axis=0)
+    return found
 
 
 def _said(amounts: FloatArray, resources: Sequence[str]) -> str:
