@@ -89,6 +89,18 @@ class TestCommand:
         assert main(["report", str(whole), "-o", "csv"]) == 0
         assert parts == capsys.readouterr().out
 
+    @pytest.mark.parametrize("form", ["table", "json", "csv"])
+    def test_one_round_is_too_few(self, recording: Path, tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+        """A snapshot has one: all its queues had 0.0 hours and used 0 %."""
+        one, page = tmp_path / "one.jsonl", tmp_path / "report.html"
+        one.write_text("".join(recording.read_text().splitlines(keepends=True)[:2]))  # the header and a round
+        assert main(["report", str(one), "-o", form, "--html", str(page)]) == 1
+        printed = capsys.readouterr()
+        (said,) = printed.err.splitlines()
+        assert "expected two rounds or more, found one; a round counts for the time until the next one" in said
+        assert not printed.out
+        assert not page.exists()
+
     def test_a_broken_file_is_one_line(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (tmp_path / "broken").write_text("{}\n")
         assert main(["report", str(tmp_path / "broken")]) == 1

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from fairburst.cli.arguments import positive, readable_file, writable_file
+from fairburst.cli.errors import CommandError
 from fairburst.cli.output import Table, print_table, print_value
 
 if TYPE_CHECKING:
@@ -64,6 +65,11 @@ def report(
                 yield recorded
 
     found = usage_report(rounds(), last - days * DAY_SECONDS)
+    if found.queues and found.started == found.ended and not any(one.seconds for one in found.queues.values()):
+        raise CommandError(
+            "expected two rounds or more, found one; a round counts for the time until the next one. Let the operator record its rounds "
+            "(recording.file in its configuration); `fairburst snapshot save` saves a single one"
+        )
     listed = rows(found)
     if page is not None:
         page.write_text(to_page(found, listed), encoding="utf-8")
