@@ -213,14 +213,15 @@ class _EqualPods:
         self._fitting = fitting
         self._sums: dict[tuple[float | str, ...], _Sum] = {}
         self._by_identity: dict[int, _Sum] = {}
-        self._counted: dict[int, tuple[Mapping[str, float], Mapping[str, float]]] = {}
+        self._counted: dict[int, tuple[Mapping[str, float], tuple[Mapping[str, float], tuple[str, ...]]]] = {}
 
-    def requests_of(self, template: PodTemplate) -> Mapping[str, float]:
-        """Return the counted requests of a template's pods."""
+    def requests_of(self, template: PodTemplate) -> tuple[Mapping[str, float], tuple[str, ...]]:
+        """Return the counted requests of a template's pods, and the extended resources that they ask for and that are not counted."""
         requests = template_requests(template.spec)
         known = self._counted.get(id(requests))
         if known is None:  # it holds the mapping whose identity is the key
-            known = self._counted[id(requests)] = requests, _counted(requests, self.resources)
+            split = _counted(requests, self.resources), _uncounted(requests, self.resources)
+            known = self._counted[id(requests)] = requests, split
         return known[1]
 
     def to(self, requests: Mapping[str, float], missing: str = "") -> _Sum:
@@ -255,10 +256,10 @@ class _EqualPods:
 def _desired_pods(kind: str, controller: Any, stored: OwnerUsage, wanted: int, equal: _EqualPods) -> DesiredPods:
     """Return the pods that a controller wants, with the requests of its newest pod, or of its template while it has none."""
     metadata, template = controller.metadata, controller.spec.template
-    requests, existing = stored.newest_requests or equal.requests_of(template), stored.active - stored.terminating
+    known = stored.newest_requests, stored.newest_uncounted
+    (requests, uncounted), existing = known if known[0] else equal.requests_of(template), stored.active - stored.terminating
     owner = Owner(kind, metadata.namespace, metadata.name, metadata.uid, wanted, existing, requests)
     lacks = _lacks_requests(stored.newest_requests, template, equal.resources)
-    uncounted = stored.newest_uncounted if stored.newest_requests else _uncounted(template_requests(template.spec), equal.resources)
     return DesiredPods(owner, controller, stored, lacks, uncounted)
 
 
