@@ -118,6 +118,21 @@ def test_a_resource_that_no_node_has_is_named_in_a_condition(site: OperatedClust
     assert "cpu" in admitted["message"], "what the pool counts instead"
 
 
+def test_work_that_asks_for_a_resource_that_no_node_offers_is_told_so_unless_a_driver_may_provide_it(site: OperatedCluster) -> None:
+    spec = pod_spec(memory="1Gi")
+    spec["containers"][0]["resources"]["limits"] = {"example.com/gpu": "1"}
+    site.create(namespace("gpus"), queue("ThroughputQueue", {}, "gpus"), work.job("gpus", "work", 2, spec))
+    fit = wait_for_condition(site, "gpus", "JobsFit", "ResourceNotOffered")
+    assert fit["status"] == "False"
+    assert fit["message"].startswith("Job work: a pod asks for example.com/gpu. No node of the pool offers that")
+    drivers = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpus"}}
+    site.create(drivers | {"spec": {"extendedResourceName": "example.com/gpu"}})
+    if site.get("deviceclass", "gpus")["spec"]:  # Kubernetes 1.34 leaves the name out, as its feature gate is off
+        wait_for_condition(site, "gpus", "JobsFit", "Fit")
+    site.cluster.kubectl("delete", "deviceclass", "gpus")
+    wait_for_condition(site, "gpus", "JobsFit", "ResourceNotOffered")
+
+
 def test_the_largest_allowed_spec_is_taken_in(site: OperatedCluster) -> None:
     bursts = [scheduled(f"2030-01-{1 + n // 24:02d}T{n % 24:02d}:00:00Z", resources={"cpu": 1, "memory": "1Gi"}) for n in range(500)]
     site.create(namespace("large"), queue("LatencyQueue", {"arrival": {"schedule": {"bursts": bursts}}}, "large"))
