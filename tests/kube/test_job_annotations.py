@@ -69,7 +69,7 @@ def test_a_job_without_annotations_declares_nothing() -> None:
         pytest.param({JOB_WEIGHT: "nan"}, f"{JOB_WEIGHT}: expected a number above 0", id="weight is no number"),
         pytest.param({CURVE: "0.5"}, 'expected an object with "coefficients" or "points"', id="a bare number"),
         pytest.param({CURVE: "{"}, "expected JSON", id="no JSON"),
-        pytest.param({CURVE: "[" * 100_000}, "expected JSON", id="nested without end"),
+        pytest.param({CURVE: "[" * 16_000}, "expected JSON", id="nested without end"),
         pytest.param({CURVE: "{}"}, 'expected an object with "coefficients" or "points"', id="neither form"),
         pytest.param({CURVE: '{"points": [], "coefficients": []}'}, 'expected an object with "coefficients" or', id="both forms"),
         pytest.param({CURVE: '{"point": [[1, 1]]}'}, 'expected an object with "coefficients" or', id="misspelt form"),

@@ -39,7 +39,7 @@ def test_one_run_teaches_none_and_says_why() -> None:
 def test_a_family_that_is_forgotten_has_no_curve_any_more() -> None:
     found = learned()
     for number in range(300):
-        found.completed(f"other/{number:03d}", Run(1, 1.0), 10.0 + number)
+        found.completed(f"batch/{number:03d}", Run(1, 1.0), 10.0 + number)
     assert "batch/etl" not in found.curves
     assert len(found.refusals) <= len(found.observations.families)
 
