@@ -8,7 +8,6 @@ exists, so that its level grows as it fills up.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,8 +18,9 @@ import numpy as np
 from fairburst.bounds import MOST_AMOUNT, bounded_amount
 from fairburst.kube.api.objects import PodTemplate
 from fairburst.kube.times import to_epoch
-from fairburst.kube.usage.effective_requests import extended_resources, template_lacks_requests, template_requests
-from fairburst.kube.usage.pod_usage import NO_PODS, NamespaceUsage, OwnerUsage, RequestVector
+from fairburst.kube.usage.effective_requests import template_lacks_requests, template_requests, uncounted_resources
+from fairburst.kube.usage.pod_usage import NO_PODS, NamespaceUsage, OwnerUsage
+from fairburst.kube.usage.stuck_pods import StuckPods
 from fairburst.kube.workloads.job import is_held
 from fairburst.kube.workloads.kind import Controllers, Suspendable, WorkloadKind
 from fairburst.kube.workloads.registry import KINDS
@@ -142,7 +142,7 @@ def namespace_demand(
     `former`: as the last call returned them for the same resources. A controller that has not changed since is not read again. `lacking`:
     the first of some uncounted resources that no node offers, empty if there is none.
     """
-    stuck = _Stuck.of(usage, resources, fitting, lacking)
+    stuck = StuckPods.of(usage, resources, fitting, lacking)
     result = NamespaceDemand(unit=dict(stuck.unit), without_node=dict(stuck.amounts), resources=resources)
     equal = _EqualPods(resources, fitting)
     known = {desired.owner.uid: desired for desired in former}
@@ -220,7 +220,7 @@ class _EqualPods:
         requests = template_requests(template.spec)
         known = self._counted.get(id(requests))
         if known is None:  # it holds the mapping whose identity is the key
-            split = _counted(requests, self.resources), _uncounted(requests, self.resources)
+            split = _counted(requests, self.resources), uncounted_resources(requests, self.resources)
             known = self._counted[id(requests)] = requests, split
         return known[1]
 
@@ -289,7 +289,7 @@ def _add_to_come(
                 if not belongs(controller.first_template if held else coming.template):  # work that starts whole is of one queue
                     continue
                 asked = template_requests(coming.template.spec)
-                requests, missing = _counted(asked, resources), lacking(_uncounted(asked, resources))
+                requests, missing = _counted(asked, resources), lacking(uncounted_resources(asked, resources))
                 fits = fitting(requests) if not missing else 0.0
                 result.created.add(controller.metadata.creation_timestamp)
                 for resource, amount in requests.items():
@@ -312,10 +312,6 @@ def _counted(requests: Mapping[str, float], resources: tuple[str, ...]) -> dict[
     return {resource: amount for resource, amount in requests.items() if resource in resources}
 
 
-def _uncounted(requests: Mapping[str, float], resources: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple([resource for resource in extended_resources(requests) if resource not in resources])
-
-
 def _lacks_requests(stored: Mapping[str, float], template: PodTemplate, resources: tuple[str, ...]) -> bool:
     """Return whether a quota would refuse the next pod, by the requests of the stored pods if any: admission may add requests."""
     if stored:
@@ -323,51 +319,9 @@ def _lacks_requests(stored: Mapping[str, float], template: PodTemplate, resource
     return template_lacks_requests(template.spec, resources)
 
 
-@dataclass(slots=True)
-class _Stuck:
-    """Waiting pods that no node could hold even if it were empty: their requests in all, by resource, in resource units.
-
-    largest: the requests of one of them. unit: the largest pod of the others, per resource. missing: a resource that one of them asks for
-    and no node offers.
-    """
-
-    amounts: dict[str, float]
-    largest: Mapping[str, float]
-    unit: Mapping[str, float]
-    missing: str = ""
-
-    @classmethod
-    def of(
-        cls, usage: NamespaceUsage, resources: tuple[str, ...], fitting: Callable[[Mapping[str, float]], float],
-        lacking: Callable[[tuple[str, ...]], str],
-    ) -> _Stuck:  # fmt: skip
-        found, unoffered = cls({}, {}, usage.largest), Counter[RequestVector]()
-        for (vector, uncounted), count in usage.uncounted.items():
-            if missing := lacking(uncounted):
-                found.missing = missing
-                unoffered[vector] += count
-        if not unoffered and (not usage.vectors or fitting(usage.largest) >= 1):  # nearly always
-            return found
-        found.unit = unit = dict[str, float]()
-        for vector, count in usage.vectors.items():
-            requests = {resource: amount / 1000 for resource, amount in zip(resources, vector, strict=True)}
-            if fitting(requests) >= 1:
-                if count > unoffered[vector]:
-                    unit |= {resource: max(unit.get(resource, 0.0), amount) for resource, amount in requests.items()}
-                if vector in unoffered:
-                    found.take(requests, -unoffered[vector])
-            elif (waiting := count - usage.bound_vectors.get(vector, 0)) > 0:
-                found.largest = requests
-                found.take(requests, -waiting)
-        return found
-
-    def take(self, requests: Mapping[str, float], pods: float) -> None:
-        """Subtract pods with these requests."""
-        for resource, amount in requests.items():
-            self.amounts[resource] = self.amounts.get(resource, 0.0) - pods * amount
-
-
-def _add_unannounced(result: NamespaceDemand, usage: NamespaceUsage, announced: Mapping[str, float], stuck: _Stuck, *, grows: bool) -> None:
+def _add_unannounced(
+    result: NamespaceDemand, usage: NamespaceUsage, announced: Mapping[str, float], stuck: StuckPods, *, grows: bool
+) -> None:
     """Add pods that no known controller announces, and a step more where further ones may have been refused."""
     for resource, stored in usage.stored.items():
         unannounced = stored - announced.get(resource, 0.0)

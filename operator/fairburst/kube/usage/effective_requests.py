@@ -40,6 +40,11 @@ def extended_resources(requests: Mapping[str, float]) -> tuple[str, ...]:
     return tuple(sorted([name for name, amount in requests.items() if amount > 0 and "/" in name and "kubernetes.io/" not in name]))
 
 
+def uncounted_resources(requests: Mapping[str, float], counted: Collection[str]) -> tuple[str, ...]:
+    """Return the extended resources that a pod with these requests asks for and that are not counted, in order of their names."""
+    return tuple([resource for resource in extended_resources(requests) if resource not in counted])
+
+
 def effective_requests(pod: Pod) -> dict[str, float]:
     """Return a stored pod's effective requests: resource name to cores, bytes or devices; empty for a pod that quota does not count.
 

@@ -11,36 +11,23 @@ import functools
 import heapq
 import math
 import weakref
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from fairburst.bounds import MOST_AMOUNT
 from fairburst.kube.api.objects import JOB_TRACKING, Pod, controller_of
 from fairburst.kube.names import GATE, LANE_OF_CLASS, SIZE_CLASSES
 from fairburst.kube.queues.spaces import UNDIVIDED, Spaces, namespace_of
-from fairburst.kube.usage.effective_requests import (
-    MilliRequests,
-    containers_without_requests,
-    counted_until,
-    extended_resources,
-    milli_requests,
-)
+from fairburst.kube.usage.effective_requests import containers_without_requests, counted_until, milli_requests, uncounted_resources
 from fairburst.kube.usage.lane_pods import LanePods
-from fairburst.kube.usage.pod_sums import EndedLately, NamespaceSums, OwnerSums, PodFacts
-from fairburst.kube.usage.pod_usage import NO_PODS, Amounts, ClassUsage, NamespaceUsage, NodeUsage, OwnerUsage, RequestVector
+from fairburst.kube.usage.pod_sums import EndedLately, NamespaceSums, OwnerSums, PodFacts, count_key, mark
+from fairburst.kube.usage.pod_usage import NO_PODS, Amounts, ClassUsage, NamespaceUsage, NodeUsage, NodeWatcher, OwnerUsage, RequestVector
 from fairburst.kube.usage.vector_sums import VectorBag, VectorSum
 from fairburst.kube.workloads.registry import ANNOUNCED_KINDS
 
 # Number of owners without pods whose last requests are kept, for a Job whose next pod a quota refuses.
 REMEMBERED_OWNERS = 10_000
-
-
-class NodeWatcher(Protocol):
-    """Reads and empties `changed_nodes`."""
-
-    changed_nodes: set[str]
 
 
 class PodIndex:
@@ -304,11 +291,8 @@ class PodIndex:
             unmanaged=pod.unmanaged,
             gated=pod.gate_index(GATE) is not None,
             lacks_requests=not ended and bool(containers_without_requests(pod, self.resources)),
-            uncounted=() if amounts.keys() <= self._counted else self._uncounted(amounts),
+            uncounted=() if amounts.keys() <= self._counted else uncounted_resources(amounts, self._counted),
         )
-
-    def _uncounted(self, amounts: MilliRequests) -> tuple[str, ...]:
-        return extended_resources({resource: amount for resource, amount in amounts.items() if resource not in self._counted})
 
     def _account(self, facts: PodFacts, sign: int) -> None:
         """Add a pod's contribution to every sum that it belongs to (+1), or remove it (-1)."""
@@ -345,13 +329,13 @@ class PodIndex:
                 if facts.gated:
                     entry.gated.add(facts.requests, sign)
                 if facts.uncounted and not facts.bound:
-                    _count(entry.uncounted, (facts.requests, facts.uncounted), sign)
+                    count_key(entry.uncounted, (facts.requests, facts.uncounted), sign)
                 if facts.size_class:
                     self._account_class(entry, facts, sign)
                 if facts.lacks_requests:
-                    _mark(entry.without_requests, facts.name, sign)
+                    mark(entry.without_requests, facts.name, sign)
             if facts.owner_kind not in ANNOUNCED_KINDS and not facts.ended:
-                _mark(entry.unannounced, facts.name, sign)
+                mark(entry.unannounced, facts.name, sign)
         if not entry.total:
             del self._namespaces[facts.space]
 
@@ -406,16 +390,3 @@ class PodIndex:
         if not milli_amounts:
             return {} if empty else dict.fromkeys(self.resources, 0.0)
         return dict(zip(self.resources, [min(amount / 1000, MOST_AMOUNT) for amount in milli_amounts], strict=True))
-
-
-def _count(counts: Counter[tuple[RequestVector, tuple[str, ...]]], key: tuple[RequestVector, tuple[str, ...]], sign: int) -> None:
-    counts[key] += sign
-    if not counts[key]:
-        del counts[key]
-
-
-def _mark(names: set[str], name: str, sign: int) -> None:
-    if sign > 0:
-        names.add(name)
-    else:
-        names.discard(name)

@@ -98,3 +98,18 @@ class PodFacts:
     gated: bool
     lacks_requests: bool
     uncounted: tuple[str, ...] = ()
+
+
+def count_key(counts: Counter[tuple[RequestVector, tuple[str, ...]]], key: tuple[RequestVector, tuple[str, ...]], sign: int) -> None:
+    """Count a pod with this key once more (+1) or once less (-1)."""
+    counts[key] += sign
+    if not counts[key]:
+        del counts[key]
+
+
+def mark(names: set[str], name: str, sign: int) -> None:
+    """Add a name (+1) or remove it (-1)."""
+    if sign > 0:
+        names.add(name)
+    else:
+        names.discard(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 RequestVector = tuple[int, ...]
 Amounts = dict[str, float]
@@ -70,3 +71,9 @@ class NodeUsage:
 
     unmanaged: Amounts
     by_namespace: dict[str, Amounts]
+
+
+class NodeWatcher(Protocol):
+    """Reads and empties `changed_nodes`."""
+
+    changed_nodes: set[str]
