@@ -49,27 +49,37 @@ def arrives(world: World, mode: str, asks: dict[str, Any] = BIG) -> None:
     world.put(made_pod)
 
 
-@pytest.mark.parametrize("mode", ["Quota", "Gate", "Suspend"])
-def test_it_claims_nothing_and_is_not_released_until_a_node_can_hold_it(mode: str) -> None:
-    world = site(mode)
-    arrives(world, mode)
+def claims_nothing(world: World, reason: str, message: str) -> None:
+    """See that the queue's work is held back, and that the queue says why."""
     plans = world.settle(20.0)
     assert level(world, "batch") >= 126, "the rest of the pool is the others'"
     assert not any(plan.ungates or plan.starts for plan in plans)
-    assert world.condition("ThroughputQueue", "odd", "JobsFit") == (
-        "False",
-        "LargerThanNodes",
-        "Job big: a pod asks for 100 cpu, 1Gi memory. No node of the pool could hold it, so it waits and gets no part of the pool: make it "
-        "smaller, or add larger nodes.",
-    )
+    assert world.condition("ThroughputQueue", "odd", "JobsFit") == ("False", reason, message)
     assert world.condition("ThroughputQueue", "odd", "Ready")[0] == "False"
-    world.nodes["", "large"] = node("large", cpu="128", memory="256Gi", pods="110")
+
+
+def claims_again(world: World, mode: str, least: float) -> None:
+    """See that the queue has this level, that its work is released, and that nothing is wrong any more."""
     plans = world.settle(40.0)
-    assert level(world, "odd") >= 100
+    assert level(world, "odd") >= least
     assert any(plan.ungates or plan.starts for plan in plans) or mode == "Quota"
     conditions = {one["type"]: one["status"] for one in world.status("odd")["conditions"]}
     assert conditions.get("JobsFit", "True") == "True"
     assert conditions["Ready"] == "True"
+
+
+@pytest.mark.parametrize("mode", ["Quota", "Gate", "Suspend"])
+def test_it_claims_nothing_and_is_not_released_until_a_node_can_hold_it(mode: str) -> None:
+    world = site(mode)
+    arrives(world, mode)
+    claims_nothing(
+        world,
+        "LargerThanNodes",
+        "Job big: a pod asks for 100 cpu, 1Gi memory. No node of the pool could hold it, so it waits and gets no part of the pool: make it "
+        "smaller, or add larger nodes.",
+    )
+    world.nodes["", "large"] = node("large", cpu="128", memory="256Gi", pods="110")
+    claims_again(world, mode, 100)
 
 
 def test_while_its_node_takes_no_pods_it_waits_and_then_claims_again() -> None:
@@ -102,21 +112,14 @@ def test_a_pod_that_asks_for_a_resource_which_no_node_offers_claims_nothing_unti
     if named:
         world.queue("ThroughputQueue", "odd", spec={"enforcement": mode, "limits": {GPU: "12"}})
     arrives(world, mode, ON_GPU)
-    plans = world.settle(20.0)
-    assert level(world, "batch") >= 126, "the rest of the pool is the others'"
-    assert not any(plan.ungates or plan.starts for plan in plans)
-    assert world.condition("ThroughputQueue", "odd", "JobsFit") == (
-        "False",
+    claims_nothing(
+        world,
         "ResourceNotOffered",
         "Job big: a pod asks for nvidia.com/gpu. No node of the pool offers that, so it waits and gets no part of the pool: add nodes that "
         "do, or start their device plugin.",
     )
-    assert world.condition("ThroughputQueue", "odd", "Ready")[0] == "False"
     world.nodes["", "gpus"] = node("gpus", cpu="64", memory="256Gi", pods="110", _gpu="4")
-    plans = world.settle(40.0)
-    assert level(world, "odd") >= 10
-    assert any(plan.ungates or plan.starts for plan in plans) or mode == "Quota"
-    assert {one["type"]: one["status"] for one in world.status("odd")["conditions"]}["Ready"] == "True"
+    claims_again(world, mode, 10)
 
 
 def test_a_bare_pod_that_asks_for_it_claims_nothing_beside_one_that_does_not() -> None:

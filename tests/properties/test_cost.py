@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import sys
 from types import FrameType
@@ -22,6 +23,7 @@ from fairburst.policy.model import (
     Sporadic,
     WaitingPods,
 )
+from tests.support.policy import RESOURCES, snapshot, throughput
 
 MOST_CALLS = 200_000  # of functions in one round; ten queues take about two thousand
 FOUND = (62, 112, 122, 352, 558, 578, 788, 100_047)  # seeds whose rounds took minutes, or never ended
@@ -36,7 +38,7 @@ def queue(source: random.Random, row: int, resources: tuple[str, ...]) -> QueueS
     name, weight = f"q{row}", float(source.choice((1, 1, 2, 1e6)))
     limits = {resources[source.randrange(len(resources))]: magnitude(source)} if source.random() < 0.3 else {}
     if source.random() < 0.5:
-        return QueueSpec(name, QueueKind.THROUGHPUT, (0.0, name), weight, limits=limits)
+        return throughput(name, 0.0, weight, **limits)
     duration = source.choice((1.0, 30.0, 1e5))
     deadline = duration * source.choice((1, 1, 2, 10))
     amounts = {one: max(magnitude(source), 1e-3) for one in source.sample(resources, source.randint(1, len(resources)))}
@@ -54,7 +56,7 @@ def waiting(source: random.Random, queues: int, width: int) -> WaitingPods | Non
     return WaitingPods(np.array(rows), np.array(request), np.array(count), source.random() < 0.5)
 
 
-def calls_of(snapshot: ClusterSnapshot, memory: Memory, now: float) -> tuple[int, Memory]:
+def calls_of(given: ClusterSnapshot, memory: Memory, now: float) -> tuple[int, Memory]:
     """Decide, and return the number of calls of functions and the memory. Too many calls are an error."""
     calls = 0
 
@@ -65,7 +67,7 @@ def calls_of(snapshot: ClusterSnapshot, memory: Memory, now: float) -> tuple[int
 
     sys.setprofile(count)
     try:
-        _, after = decide(snapshot, memory, PolicyConfig(), now)
+        _, after = decide(given, memory, PolicyConfig(), now)
     finally:
         sys.setprofile(None)
     return calls, after
@@ -76,15 +78,14 @@ def test_no_number_makes_a_round_long(seed: int) -> None:
     """Found by fuzzed objects: pods were added one by one where 2^60 of them fitted."""
     source = random.Random(seed)
     count, width = source.randint(1, 10), source.randint(1, 4)
-    resources = tuple(f"r{column}" for column in range(width))
+    resources = RESOURCES[:width]
     capacity = np.array([magnitude(source) for _ in range(width)])
     queues = tuple(queue(source, row, resources) for row in range(count))
     memory, now = Memory(), 0.0
     for _ in range(4):
         unit, demand, usage = (np.array([[magnitude(source) for _ in range(width)] for _ in range(count)]) for _ in range(3))
         usage = np.minimum(demand, usage) * source.choice((0, 1))
-        pods = waiting(source, count, width)
-        snapshot = ClusterSnapshot(resources, capacity, capacity, queues, demand, usage, unit, waiting=pods)
-        calls, memory = calls_of(snapshot, memory, now)
+        given = dataclasses.replace(snapshot(queues, capacity.tolist(), demand, usage, unit), waiting=waiting(source, count, width))
+        calls, memory = calls_of(given, memory, now)
         assert calls > 10
         now += source.choice((1.0, 10.0, 1e4))

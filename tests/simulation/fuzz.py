@@ -34,7 +34,7 @@ from tests.simulation.replica import STAND_INS, Replica
 from tests.simulation.resources import NAMESPACES, NODES, Object
 from tests.simulation.results import Results, shown
 from tests.simulation.run import close, failed_rounds
-from tests.simulation.scenario import OWN_NAMESPACE, Scenario, node
+from tests.simulation.scenario import OWN_NAMESPACE, Scenario, namespace, node
 from tests.simulation.virtual_time import VirtualLoop, stand_ins
 
 _figures = re.compile(r"[0-9][0-9.e+]*")  # so that an error with many values counts as one
@@ -138,7 +138,7 @@ async def _run(loop: VirtualLoop, result: Fuzzed, objects: int, begin_batch: Cal
     replica = Replica("operator", scenario.config, server, random.Random(1))
     counted = failed_rounds([replica])
     for name in (OWN_NAMESPACE, *(f"tenant-{number}" for number in range(NAMESPACES_COUNT))):
-        server.create(NAMESPACES, {"metadata": {"name": name, "labels": {}}, "status": {"phase": "Active"}})
+        server.create(NAMESPACES, namespace(name))
     for number in range(2):
         server.create(NODES, node(f"node-{number}", 16))
     ordinary = Ordinary(server, declared=scenario.declared)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from fairburst.kube.names import API_VERSION, QUOTA_NAME
+from fairburst.kube.names import QUOTA_NAME
 from fairburst.quantity import parse_exact
 from tests.simulation.api_server import ApiServer
-from tests.simulation.resources import LATENCY_QUEUES, NAMESPACES, QUEUES, QUOTAS, THROUGHPUT_QUEUES, Object
+from tests.simulation.resources import LATENCY_QUEUES, NAMESPACES, QUOTAS, THROUGHPUT_QUEUES, Object
+from tests.simulation.scenario import DEFAULT_QUEUE, namespace, queue
 
 BURSTS, BATCH = "ordinary-bursts", "ordinary-batch"  # namespaces
 _GUARANTEED_CPU = 4
 _BURST = {"resources": {"cpu": str(_GUARANTEED_CPU), "memory": "4Gi"}, "durationSeconds": 5}
+_QUEUES: dict[str, tuple[str, Object]] = {
+    BURSTS: (LATENCY_QUEUES, {"burst": _BURST, "arrival": {"sporadic": {"minInterarrivalSeconds": 10}}}),
+    BATCH: (THROUGHPUT_QUEUES, {"weight": 1}),
+}
 
 
 class Ordinary:
@@ -20,19 +25,12 @@ class Ordinary:
 
     def __init__(self, server: ApiServer, *, declared: bool) -> None:
         self._server, self._declared = server, declared
-        self._queues = {
-            BURSTS: self._create(BURSTS, LATENCY_QUEUES, {"burst": _BURST, "arrival": {"sporadic": {"minInterarrivalSeconds": 10}}}),
-            BATCH: self._create(BATCH, THROUGHPUT_QUEUES, {"weight": 1}),
-        }
+        for where, (collection, spec) in _QUEUES.items():
+            server.create(NAMESPACES, namespace(where))
+            server.create(collection, queue(collection, where, DEFAULT_QUEUE, spec))
 
-    def _create(self, namespace: str, collection: str, spec: Object) -> str:
-        self._server.create(NAMESPACES, {"metadata": {"name": namespace, "labels": {}}, "status": {"phase": "Active"}})
-        meta = {"name": "queue", "namespace": namespace}
-        self._server.create(collection, {"apiVersion": API_VERSION, "kind": QUEUES[collection], "metadata": meta, "spec": spec})
-        return collection
-
-    def _queue(self, namespace: str) -> Object:
-        found = self._server.get(self._queues[namespace], namespace, "queue")
+    def _queue(self, where: str) -> Object:
+        found = self._server.get(_QUEUES[where][0], where, DEFAULT_QUEUE)
         assert found is not None
         return found
 
@@ -43,11 +41,11 @@ class Ordinary:
     def problems(self) -> list[str]:
         """Return what is not as it should be, a sentence each."""
         found = []
-        for namespace in self._queues:
-            queue = self._queue(namespace)
-            seen = queue.get("status", {}).get("observedGeneration")
-            if seen != queue["metadata"]["generation"]:
-                found.append(f"the status of {namespace} is of generation {seen}, the spec of {queue['metadata']['generation']}")
+        for where in _QUEUES:
+            one = self._queue(where)
+            seen, edited = one.get("status", {}).get("observedGeneration"), one["metadata"]["generation"]
+            if seen != edited:
+                found.append(f"the status of {where} is of generation {seen}, the spec of {edited}")
         if not self._declared:
             return found
         if (given := self._queue(BURSTS).get("status", {}).get("class")) != "Hard":

@@ -141,16 +141,14 @@ class Scenario:
         for name in self.node_names:
             server.create(NODES, node(name, self.node_cpu))
         for name in (OWN_NAMESPACE, "kube-system", BYSTANDER, *dict.fromkeys(tenant.namespace for tenant in self.tenants)):
-            server.create(NAMESPACES, {"metadata": {"name": name, "labels": {}}, "status": {"phase": "Active"}})
+            server.create(NAMESPACES, namespace(name))
         for tenant in self.tenants:
             self.recreate(server, tenant)
         server.create(PODS, bare_pod("kube-system", "agent", 0.5, 10_000))
 
     def recreate(self, server: ApiServer, tenant: Tenant) -> None:
         """Create a tenant's queue again, or for the first time."""
-        kind = QUEUES[tenant.collection]
-        metadata = {"name": tenant.queue, "namespace": tenant.namespace}
-        server.create(tenant.collection, {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": tenant.spec})
+        server.create(tenant.collection, queue(tenant.collection, tenant.namespace, tenant.queue, tenant.spec))
 
     def start(self, server: ApiServer, until: float) -> None:
         """Let work come until virtual time `until`."""
@@ -188,6 +186,16 @@ class Scenario:
 
 def _time(seconds: float) -> str:
     return datetime.fromtimestamp(int(seconds), UTC).isoformat().replace("+00:00", "Z")
+
+
+def namespace(name: str) -> Object:
+    """Return an active namespace."""
+    return {"metadata": {"name": name, "labels": {}}, "status": {"phase": "Active"}}
+
+
+def queue(collection: str, where: str, name: str, spec: Object) -> Object:
+    """Return a queue of the namespace `where`."""
+    return {"apiVersion": API_VERSION, "kind": QUEUES[collection], "metadata": {"name": name, "namespace": where}, "spec": spec}
 
 
 def node(name: str, cpu: int) -> Object:

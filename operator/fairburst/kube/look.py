@@ -24,7 +24,7 @@ from fairburst.kube.memories import Memories
 from fairburst.kube.queues.listing import Queues, read_queues
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.shadow import ObservingEngine
-from fairburst.kube.usage.capacity import NodeShapes, counts, extended_offers
+from fairburst.kube.usage.capacity import NodeShapes, counts, extended_offers, first_lacking
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.effective_requests import extended_resources
 from fairburst.kube.usage.pod_index import PodIndex
@@ -70,10 +70,8 @@ class Look:
 
     def lacking(self, requests: Mapping[str, float]) -> str:
         """Return the first extended resource among these requests that no node offers; empty if there is none, or that is not known."""
-        offered = extended_offers(self.pool_nodes().values(), self.view.device_classes)
-        if offered is None or self.config.pool.autoscaled or not self.pool_nodes():
-            return ""
-        return next((resource for resource in extended_resources(requests) if resource not in offered), "")
+        offered = extended_offers(self.pool_nodes().values(), self.view.device_classes, autoscaled=self.config.pool.autoscaled)
+        return first_lacking(extended_resources(requests), offered)
 
     def shapes(self) -> NodeShapes:
         """Return the capacities of these nodes."""

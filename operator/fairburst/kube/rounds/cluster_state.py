@@ -17,7 +17,7 @@ from fairburst.kube.queues.queue_set import NEVER_MANAGED, ObjectKey, QueueSet
 from fairburst.kube.queues.spaces import namespace_of
 from fairburst.kube.rounds.differences import Differences
 from fairburst.kube.rounds.view import ClusterView
-from fairburst.kube.usage.capacity import LowWaterMark, NodeShapes, counts, extended_offers
+from fairburst.kube.usage.capacity import LowWaterMark, NodeShapes, counts, extended_offers, first_lacking
 from fairburst.kube.usage.outside import NodeOffer, OutsideUse
 from fairburst.kube.usage.pod_usage import RequestVector
 from fairburst.policy.arrays import FloatArray
@@ -143,7 +143,7 @@ class ClusterState:
         self._offers = {
             name: NodeOffer(offer, places) for name, offer, places in zip(self.nodes, amounts, shapes.pods.tolist(), strict=True)
         }
-        extended = extended_offers(self.nodes.values(), view.device_classes)
+        extended = extended_offers(self.nodes.values(), view.device_classes, autoscaled=pool.autoscaled)
         if shapes.same_as(self.shapes) and extended == self._extended:
             return False
         self._extended = extended
@@ -176,9 +176,7 @@ class ClusterState:
 
     def lacking(self, extended: tuple[str, ...]) -> str:
         """Return the first of some extended resources that the pool cannot offer; empty if there is none, or a new node may offer them."""
-        if self._extended is None or self._config.pool.autoscaled or not self.nodes:
-            return ""
-        return next((resource for resource in extended if resource not in self._extended), "")
+        return first_lacking(extended, self._extended)
 
     def find_orphans(self, view: ClusterView, queue_set: QueueSet) -> frozenset[str]:
         """Find labelled namespaces without a queue and without another pool's operator: they run at the floor.

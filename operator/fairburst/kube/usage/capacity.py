@@ -8,7 +8,7 @@ forth.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,12 +28,14 @@ def counts(node: Node, node_selector: Mapping[str, str]) -> bool:
     return node.schedulable and not kept and node.has_labels(node_selector)
 
 
-def extended_offers(nodes: Collection[Node], device_classes: Mapping[tuple[str, str], DeviceClass] | None) -> frozenset[str] | None:
+def extended_offers(
+    nodes: Collection[Node], device_classes: Mapping[tuple[str, str], DeviceClass] | None, *, autoscaled: bool
+) -> frozenset[str] | None:
     """Return the extended resources that some node offers or that a DRA driver may provide; nodes do not list the latter.
 
-    None if they cannot be told: the device classes are not known (None).
+    None if they cannot be told: the device classes are not known (None), there are no nodes yet, or the next node may offer more.
     """
-    if device_classes is None:
+    if device_classes is None or autoscaled or not nodes:
         return None
     by_node = {
         resource
@@ -42,6 +44,11 @@ def extended_offers(nodes: Collection[Node], device_classes: Mapping[tuple[str, 
         if "/" in resource and _offered(quantity) > 0
     }
     return frozenset(by_node | {one.spec.extended_resource_name for one in device_classes.values()})
+
+
+def first_lacking(extended: Iterable[str], offered: frozenset[str] | None) -> str:
+    """Return the first of some extended resources that is not offered, as `extended_offers` says; empty if there is none."""
+    return "" if offered is None else next((resource for resource in extended if resource not in offered), "")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

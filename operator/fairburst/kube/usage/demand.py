@@ -256,8 +256,11 @@ class _EqualPods:
 def _desired_pods(kind: str, controller: Any, stored: OwnerUsage, wanted: int, equal: _EqualPods) -> DesiredPods:
     """Return the pods that a controller wants, with the requests of its newest pod, or of its template while it has none."""
     metadata, template = controller.metadata, controller.spec.template
-    known = stored.newest_requests, stored.newest_uncounted
-    (requests, uncounted), existing = known if known[0] else equal.requests_of(template), stored.active - stored.terminating
+    requests: Mapping[str, float] = stored.newest_requests
+    uncounted = stored.newest_uncounted
+    if not requests:
+        requests, uncounted = equal.requests_of(template)
+    existing = stored.active - stored.terminating
     owner = Owner(kind, metadata.namespace, metadata.name, metadata.uid, wanted, existing, requests)
     lacks = _lacks_requests(stored.newest_requests, template, equal.resources)
     return DesiredPods(owner, controller, stored, lacks, uncounted)

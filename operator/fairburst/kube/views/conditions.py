@@ -145,9 +145,8 @@ def _jobs_fit(
         return ConditionValue("JobsFit", "False", found[0][0], " ".join(message for _, message in found))
     if not too_large:
         return ConditionValue("JobsFit", "True", "Fit", "every job asks for no more at once than the pool has.")
-    more = f" And {len(too_large) - NAMED_AT_MOST} more." if len(too_large) > NAMED_AT_MOST else ""
     what = "It can never run whole at one time; it runs in parts, and its size says nothing about its wait."
-    return ConditionValue("JobsFit", "False", NEVER_FITS, f"{' '.join(too_large[:NAMED_AT_MOST])}{more} {what}")
+    return ConditionValue("JobsFit", "False", NEVER_FITS, f"{_first(too_large)} {what}")
 
 
 def _never_start(oversizes: Sequence[Oversize]) -> str:
@@ -156,10 +155,9 @@ def _never_start(oversizes: Sequence[Oversize]) -> str:
         f"{format_quantity(one.resource, one.level)}."
         for one in sorted(oversizes, key=lambda one: one.name)
     ]
-    more = f" And {len(named) - NAMED_AT_MOST} more." if len(named) > NAMED_AT_MOST else ""
     waits, it = ("It waits", "it") if len(named) == 1 else ("They wait", "them")
     what = f"{waits} until the level reaches that: make {it} smaller, or the queue's weight or the pool larger, or let {it} start in parts."
-    return f"{' '.join(named[:NAMED_AT_MOST])}{more} {what}"
+    return f"{_first(named)} {what}"
 
 
 def _no_node(found: Sequence[tuple[str, Mapping[str, float]]]) -> str:
@@ -167,18 +165,21 @@ def _no_node(found: Sequence[tuple[str, Mapping[str, float]]]) -> str:
         f"{name}: a pod asks for {', '.join(f'{format_quantity(resource, amount)} {resource}' for resource, amount in requests.items())}."
         for name, requests in sorted(found, key=lambda one: one[0])
     ]
-    more = f" And {len(named) - NAMED_AT_MOST} more." if len(named) > NAMED_AT_MOST else ""
     it, waits = ("it", "it waits and gets") if len(named) == 1 else ("them", "they wait and get")
     what = f"No node of the pool could hold {it}, so {waits} no part of the pool: make {it} smaller, or add larger nodes."
-    return f"{' '.join(named[:NAMED_AT_MOST])}{more} {what}"
+    return f"{_first(named)} {what}"
 
 
 def _not_offered(found: Sequence[tuple[str, str]]) -> str:
     named = [f"{name}: a pod asks for {resource}." for name, resource in sorted(found)]
-    more = f" And {len(named) - NAMED_AT_MOST} more." if len(named) > NAMED_AT_MOST else ""
     waits = "it waits and gets" if len(named) == 1 else "they wait and get"
     what = f"No node of the pool offers that, so {waits} no part of the pool: add nodes that do, or start their device plugin."
-    return f"{' '.join(named[:NAMED_AT_MOST])}{more} {what}"
+    return f"{_first(named)} {what}"
+
+
+def _first(sentences: Sequence[str]) -> str:
+    more = f" And {len(sentences) - NAMED_AT_MOST} more." if len(sentences) > NAMED_AT_MOST else ""
+    return " ".join(sentences[:NAMED_AT_MOST]) + more
 
 
 def _ready(entry: QueueEntry, found: Sequence[ConditionValue], *, observed_only: bool) -> ConditionValue:

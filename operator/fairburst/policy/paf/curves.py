@@ -62,7 +62,7 @@ def progress_rates(curve: Curve, maximum: int) -> FloatArray:
     return rates(curve, maximum)
 
 
-@functools.lru_cache(maxsize=4096)  # a job keeps its curve over many rounds
+@functools.lru_cache(maxsize=1024)  # a job keeps its curve over many rounds
 def problem(curve: Curve, maximum: int) -> str | None:
     """Return a sentence that says why the curve cannot be used up to `maximum` slots, or None if it can.
 
