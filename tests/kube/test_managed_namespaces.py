@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairburst.kube.names import MANAGED_LABEL
+from fairburst.kube.names import MANAGED_LABEL, POOL_LABEL
 from tests.support.busy_queues import batch, run
 from tests.support.objects import World, job, latency_spec, limit_range, pod, quota, requesting
 
@@ -43,6 +43,26 @@ def test_a_queue_that_changes_to_observe_is_released_although_its_quota_has_gone
     world.queue(TQ, "batch", spec={"enforcement": "Observe"}, generation=2, status=world.status("batch"))
     assert world.plan().releases == ["batch"], "the namespace still has the label by which policies treat its pods"
     world.namespace("batch")
+    assert world.plan().releases == []
+
+
+@pytest.mark.parametrize(("labels", "released"), [({}, ["batch"]), ({POOL_LABEL: "other"}, [])])
+def test_a_queue_that_changes_to_observe_is_released_although_its_quota_has_lost_its_label(
+    labels: dict[str, str], released: list[str]
+) -> None:
+    world = World()
+    batch(world, pods=10, spec={})
+    world.round()
+    world.quotas["batch", "fairburst"].metadata.labels = labels
+    world.queue(TQ, "batch", spec={"enforcement": "Observe"}, generation=2, status=world.status("batch"))
+    assert world.plan().releases == released, "nothing else would ever lift the limit"
+
+
+def test_an_unlabelled_quota_of_our_name_stays_where_the_namespace_was_never_managed() -> None:
+    world = World()
+    batch(world, pods=10, spec={"enforcement": "Observe"})
+    world.namespace("batch")
+    world.quotas["batch", "fairburst"] = quota("batch", {"requests.cpu": "1"}, pool=None)
     assert world.plan().releases == []
 
 

@@ -121,9 +121,10 @@ class ManagedNamespaces:
             plan.labels[namespace] = changes
 
     def _is_held(self, round_: RoundContext, namespace: str) -> bool:
-        """Return whether a namespace that has left enforcement still has our quota or our label."""
+        """Return whether a namespace that has left enforcement still has our quota or our label. The quota may have lost its labels."""
         quota = round_.view.quotas.get((namespace, QUOTA_NAME))
-        return pool_of(quota) == self._pool if quota is not None else namespace in self._cluster.labelled
+        pool = pool_of(quota) if quota is not None else None
+        return pool == self._pool or (pool is None and namespace in self._cluster.labelled)
 
     def _item(
         self, round_: RoundContext, demand: NamespaceDemand, namespace: str, entry: QueueEntry | None, row: int | None, level: FloatArray,
