@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,7 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairburst.kube.api.objects import Pod
-from fairburst.kube.usage.shared_parts import MOST_MODELS, SharedParts, sharing
+from fairburst.kube.usage.shared_parts import MOST_MODELS, READ_CONDITIONS, SharedParts, sharing
+
+ROOT = Path(__file__).parents[2]
+CONDITIONS = ("Ready", "PodScheduled", "ContainersReady", "PodResizePending", "DisruptionTarget")
 
 PARTS: dict[str, Any] = {
     "labels": st.dictionaries(st.sampled_from("ab"), st.sampled_from("xy"), max_size=2),
@@ -65,6 +70,20 @@ def test_equal_parts_of_one_controllers_pods_are_the_same_objects() -> None:
     assert one.metadata.owner_references is two.metadata.owner_references
     assert other.spec.containers is not one.spec.containers
     assert other.metadata.labels is one.metadata.labels
+
+
+def test_the_conditions_that_are_read_stay_and_the_others_go() -> None:
+    said = [{"type": kind, "status": "True", "lastTransitionTime": f"2026-01-01T00:00:0{at}Z"} for at, kind in enumerate(CONDITIONS)]
+    pod = read({"metadata": {"namespace": "team"}, "status": {"phase": "Running", "conditions": said}})
+    SharedParts().share(pod)
+    left = [(one.type, one.status, one.last_transition_time) for one in pod.status.conditions or ()]
+    assert left == [("PodScheduled", "True", "2026-01-01T00:00:01Z"), ("PodResizePending", "True", "2026-01-01T00:00:03Z")]
+
+
+def test_no_condition_is_dropped_that_the_operator_reads() -> None:
+    source = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "operator/fairburst/kube").rglob("*.py"))
+    about_pods = {kind for kind in re.findall(r'\.type == "(\w+)"', source) if kind.startswith("Pod")}
+    assert about_pods == READ_CONDITIONS
 
 
 def test_no_more_controllers_are_remembered_than_a_bound() -> None:

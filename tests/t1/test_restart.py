@@ -68,6 +68,8 @@ def evidence(fresh_cluster: Callable[..., Cluster]) -> Iterator[Evidence]:
         operator.kill()
         cluster.create(job("second", "burst", SECOND_BURST_PODS, 60))
         time.sleep(DEAD_SECONDS)
+        # the Job controller of a busy machine may take longer for them
+        until(lambda: len(cluster.items("pods", "second")) >= SECOND_BURST_PODS, PATIENCE_SECONDS, "the second burst's pods")
         dead_pods = cluster.items("pods", "second")
         quotas = QuotaLog(cluster)
         with repeating(quotas.look, 0.2):

@@ -284,10 +284,11 @@ def definitions() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
     process = Metrics()
     everything = {**vars(process), **vars(process.queues), **vars(ExtenderMetrics())}
     metrics = [metric for metric in everything.values() if isinstance(metric, MetricWrapperBase)]
-    for metric in sorted(metrics, key=lambda one: str(one._name)):
-        (family,) = metric.describe()
+    families = [(family, metric._labelnames) for metric in metrics for family in metric.describe()]
+    families += [(family, family._labelnames) for family in process.queues.describe()]
+    for family, labels in sorted(families, key=lambda one: one[0].name):
         suffix = "_total" if family.type == "counter" else ""
-        yield family.name + suffix, family.type, tuple(metric._labelnames), family.documentation
+        yield family.name + suffix, family.type, tuple(labels), family.documentation
 
 
 def to_markdown() -> str:

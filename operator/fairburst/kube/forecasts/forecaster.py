@@ -20,9 +20,9 @@ from fairburst.config import Config
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.objects import Pod
 from fairburst.kube.engine import Engine
-from fairburst.kube.forecasts.ended_pods import EndedPods
-from fairburst.kube.forecasts.messages import LEVELS, Answer, Question, Start
-from fairburst.kube.forecasts.question import Subjects, by_uid, encoded, read, waits
+from fairburst.kube.forecasts.ended_pods import EndedPods, Run
+from fairburst.kube.forecasts.messages import LEVELS, Answer, Start
+from fairburst.kube.forecasts.question import Read, Subjects, by_uid, encoded, read, waits
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.rounds.work_events import WAITED_SECONDS
 from fairburst.kube.views.forecast_view import LONGEST_SECONDS, DeadlineForecast, QueueForecast, StartForecast
@@ -33,6 +33,8 @@ LOOK_SECONDS = 2.0
 ANSWER_SECONDS = 600.0
 NICENESS = 19
 LARGEST_ANSWER = 64 * 2**20  # bytes
+PIECE = 64 * 2**10  # bytes of a question that are sent at a time, as many as a pipe holds
+ENDED = "expected an answer of the forecaster, found that it has ended; see its traceback in the log"
 ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
@@ -95,15 +97,14 @@ class Forecaster:
         part = chosen.core_percent / 100
         while True:
             await self._work_has_waited()
-            plan, began = self._plan, time.monotonic()
-            assert plan is not None  # noqa: S101  work has waited in it
-            found = await read(
-                plan, self._memory, self._view, self._engine.demands, self._engine.gates.gated.of, time.time()
-            )  # fmt: skip
-            runs = self._ended.take()
-            question = await asyncio.to_thread(encoded, found, self._config, runs)
-            answer = await self._answer(process, question)
-            self._take(answer, found.subjects)
+            began = time.monotonic()
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    asked_at, subjects = await self._ask(process)
+                    answer = await self._answer(process, asked_at)
+            except TimeoutError as error:
+                raise ForecasterError(f"expected an answer within {ANSWER_SECONDS:.0f} s, found none") from error
+            self._take(answer, subjects)
             await asyncio.sleep(max(chosen.interval_seconds, answer.processor_seconds / part) - (time.monotonic() - began))
 
     @property
@@ -120,22 +121,28 @@ class Forecaster:
                 return
             await asyncio.sleep(LOOK_SECONDS if since == math.inf else min(LOOK_SECONDS, since + WAITED_SECONDS - now + 0.01))
 
-    async def _answer(self, process: asyncio.subprocess.Process, question: Question) -> Answer:
-        assert process.stdin is not None  # noqa: S101  both are pipes
-        assert process.stdout is not None  # noqa: S101
-        line = await asyncio.to_thread(msgspec.json.encode, question)
+    async def _ask(self, process: asyncio.subprocess.Process) -> tuple[float, Subjects]:
+        """Send a question; return its time and what it asks about. It takes several MB, of which nothing stays until the answer comes."""
+        assert process.stdin is not None  # noqa: S101  it is a pipe
+        assert self._plan is not None  # noqa: S101  work has waited in it
+        found = await read(self._plan, self._memory, self._view, self._engine.demands, self._engine.gates.gated.of, time.time())
+        line = await asyncio.to_thread(_line, found, self._config, self._ended.take())
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                process.stdin.write(line + b"\n")
+            for start in range(0, len(line), PIECE):
+                process.stdin.write(line[start : start + PIECE])
                 await process.stdin.drain()
-                answered = await process.stdout.readline()
-            answer = msgspec.json.decode(answered, type=Answer)
-        except TimeoutError as error:
-            raise ForecasterError(f"expected an answer within {ANSWER_SECONDS:.0f} s, found none") from error
+        except ConnectionError as error:
+            raise ForecasterError(ENDED) from error
+        return found.wall, found.subjects
+
+    async def _answer(self, process: asyncio.subprocess.Process, asked_at: float) -> Answer:
+        assert process.stdout is not None  # noqa: S101  it is a pipe
+        try:
+            answer = msgspec.json.decode(await process.stdout.readline(), type=Answer)
         except (ConnectionError, ValueError) as error:
-            raise ForecasterError("expected an answer of the forecaster, found that it has ended; see its traceback in the log") from error
-        if answer.asked_at != question.now:
-            raise ForecasterError(f"expected the answer to the question of {question.now}, found that of {answer.asked_at}")
+            raise ForecasterError(ENDED) from error
+        if answer.asked_at != asked_at:
+            raise ForecasterError(f"expected the answer to the question of {asked_at}, found that of {answer.asked_at}")
         return answer
 
     def _take(self, answer: Answer, subjects: Subjects) -> None:
@@ -156,6 +163,11 @@ class Forecaster:
     def _forget(self) -> None:
         if self._engine.forecasts.published:
             self._engine.forecast({}, {}, time.time(), time.monotonic())
+
+
+def _line(found: Read, config: Config, runs: Sequence[Run]) -> bytes:
+    """Return the question as the forecaster's process reads it. Reads values only, so that another thread may call it."""
+    return msgspec.json.encode(encoded(found, config, runs)) + b"\n"
 
 
 def _start(told: Start, asked_at: float) -> StartForecast:

@@ -7,6 +7,7 @@ arithmetic (job_size.py). Long-running controllers are large.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -255,19 +256,38 @@ def _job_of_bare_pods(pods: JobPods, queue: str) -> Job:
 
 
 def _job_of(pods: JobPods, queue: str) -> Job:
-    drafts = dict[tuple[str, bool], _Draft]()
-    _add_pods(drafts, pods, len(pods.wanted))
-    return _job(drafts[pods.key.name, pods.small], queue)
+    """Return the job of bare pods. Thousands may wait, most of them alike: equal amounts are one array."""
+    return Job(
+        name=f"{pods.kind} {pods.key.namespace}/{pods.name}",
+        queue=queue,
+        submitted=_epoch(pods.created),
+        request=_amounts(tuple(pods.wanted)),
+        category=DemandCategory.SMALL if pods.small else DemandCategory.LARGE,
+        wanted=_amounts(tuple(map(max, pods.wanted, pods.used))),
+        used=_amounts(tuple(pods.used)),
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _amounts(thousandths: tuple[int, ...]) -> FloatArray:
+    """Return (K,) resource units. The array is shared, and refuses changes."""
+    found = np.array(thousandths, dtype=float) / 1000
+    found.flags.writeable = False
+    return found
 
 
 def _draft(drafts: dict[tuple[str, bool], _Draft], key: str, small: bool, name: str, created: str | None, width: int) -> _Draft:
-    submitted = datetime.fromisoformat(created).timestamp() if created else 0.0
+    submitted = _epoch(created)
     found = drafts.get((key, small))
     if found is None:
         zeros = np.zeros(width)
         found = drafts[key, small] = _Draft(name, small, submitted, zeros, zeros, zeros)
     found.submitted = min(found.submitted, submitted)
     return found
+
+
+def _epoch(created: str | None) -> float:
+    return datetime.fromisoformat(created).timestamp() if created else 0.0
 
 
 def _job(draft: _Draft, queue: str) -> Job:
