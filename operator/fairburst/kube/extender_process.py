@@ -23,6 +23,7 @@ from fairburst.kube.extender.server import ExtenderServer
 from fairburst.kube.process import NO_CLUSTER
 from fairburst.kube.supervision import run_until, stopped_by_signal
 from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.kube.usage.shared_parts import sharing
 from fairburst.telemetry.log import event, set_up
 from fairburst.telemetry.metrics import ExtenderMetrics
 
@@ -61,7 +62,7 @@ class Extender:
         self._changed_nodes: set[str] = set()
         self._nodes_changed = False
         nodes = Informer(client, "/api/v1/nodes", Node, self._take_nodes, on_event=self._on_node)
-        pods = Informer(client, "/api/v1/pods", Pod, self._take_pods, params=LIVE_PODS, on_event=self._on_pod)
+        pods = Informer(client, "/api/v1/pods", Pod, self._take_pods, params=LIVE_PODS, on_event=sharing(self._on_pod))
         self._nodes = nodes.store
         self._queues = [Informer(client, path, Queue, self._take_queues) for path in PATHS]
         self._informers: list[Informer[Any]] = [nodes, pods, *self._queues]

@@ -1,6 +1,6 @@
 """Series of each queue, at most thirty. They change when a round computes the queue's status, and are removed with the queue.
 
-A queue's figures are stored in one small object and become series when somebody asks for `/metrics`: an object of the library for each of
+A queue's figures are stored in one small object and become series when `/metrics` is read: an object of the library for each of
 its twenty series would take 14 kB.
 """
 

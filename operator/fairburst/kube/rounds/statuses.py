@@ -2,7 +2,7 @@
 
 A status contains the sentences that users read, which cost far more per queue than the rest of a round. So a queue is looked at only if its
 objects, its part of the decision or its memory have changed, if a write was deferred, and once in `SWEEP_SECONDS`. If only figures have
-changed, it waits for its turn, because few statuses with new figures are written in a second.
+changed, it waits for its turn, because few statuses with new figures are written in a second. Most changes of pods move figures only.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import math
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import astuple, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fairburst.config import Config
 from fairburst.kube.containment import Containment
+from fairburst.kube.enforce.enforceability import Obstacle
 from fairburst.kube.enforce.gate import UngatePlanner
 from fairburst.kube.enforce.holds import too_large_to_start
 from fairburst.kube.enforce.pod_priority import pod_priority_of
@@ -61,6 +62,18 @@ _FIGURES = frozenset({
 })  # fmt: skip
 
 
+class _Grounds(NamedTuple):
+    """What the verdicts of a queue's status rest on, apart from the round's decision and memory. waits: whether work of it does."""
+
+    obj: Mapping[str, Any]
+    obstacles: list[Obstacle]
+    too_large: list[str] | None
+    no_node: Mapping[str, tuple[str, Mapping[str, float]]]
+    not_offered: Mapping[str, tuple[str, str]]
+    contained: str | None
+    waits: bool
+
+
 class StatusRounds:
     """Chooses queues to look at, and builds the inputs of their statuses."""
 
@@ -81,7 +94,9 @@ class StatusRounds:
         self.suggestions: Mapping[str, Mapping[str, Any]] = {}
         self.forecasts = Forecasts()
         self._agenda = Agenda()
+        self._moved: set[str] = set()  # namespaces whose objects have changed since the last look
         self._candidates: set[str] = set()
+        self._grounds: dict[str, _Grounds] = {}  # of the last look, by uid
         self._positions: dict[str, list[int]] = {}
         self._last: dict[str, np.ndarray] = {}
         self._everything = True
@@ -106,7 +121,9 @@ class StatusRounds:
             if self._observing and not entry.observed_only:
                 continue  # the enforced decision writes its status
             self._positions.setdefault(entry.namespace, []).append(position)
-        self.planner.retain({entry.uid for entry in queue_set.entries})
+        uids = {entry.uid for entry in queue_set.entries}
+        self.planner.retain(uids)
+        self._grounds = {uid: grounds for uid, grounds in self._grounds.items() if uid in uids}
         self._bursts.keep({spec.name for spec in queue_set.specs})
         # a take-over needs the accounts of latency queues, and a level decides whether a whole Job can ever start
         patient = [entry.key[0] == "ThroughputQueue" and entry.mode.holds is None for entry in queue_set.governing]
@@ -118,7 +135,7 @@ class StatusRounds:
         self, round_: RoundContext, managed: ManagedNamespaces, demands: Mapping[str, NamespaceDemand], plan: RoundPlan, *, news: bool
     ) -> None:
         """Compute statuses at once after a change for users, otherwise at most once a second: figures may wait."""
-        self._candidates |= round_.changed
+        self._moved |= round_.changed
         if not (news or self._everything or round_.result.events or round_.now >= self._look_at):
             plan.due = min(plan.due, self._due())
             return
@@ -131,13 +148,14 @@ class StatusRounds:
 
     def _due(self) -> float:
         """Return when to look next if nothing changes. A round that has another reason looks at some queues in turn."""
-        return self._look_at if self._candidates or self._drifted.any() else max(self._agenda.next(), self._look_at)
+        return self._look_at if self._moved or self._candidates or self._drifted.any() else max(self._agenda.next(), self._look_at)
 
     def _plan(self, round_: RoundContext, managed: ManagedNamespaces, demands: Mapping[str, NamespaceDemand], plan: RoundPlan) -> None:
         queue_set = round_.queue_set
         with self._contained.object("count the week of", ""):
             self._count_weeks(round_)
         self._used = round_.snapshot.usage.sum(axis=0)
+        self._candidates |= self._with_news(round_, managed, demands, plan)
         rows = self._changed_rows(round_)
         namespaces = self._candidates | self._agenda.take(round_.now) | {queue_set.governing[row].namespace for row in rows}
         inputs, shown = [], []
@@ -159,33 +177,74 @@ class StatusRounds:
         for namespace, due in dues.items():
             self._agenda.put(namespace, due)
 
+    def _with_news(
+        self, round_: RoundContext, managed: ManagedNamespaces, demands: Mapping[str, NamespaceDemand], plan: RoundPlan
+    ) -> set[str]:  # fmt: skip
+        """Return the namespaces whose changed objects may be news for users. The others have new figures, which wait for their turn."""
+        entries, found = round_.queue_set.entries, set[str]()
+        for namespace in self._moved:
+            late = list[int]()
+            for position in self._positions.get(namespace, ()):
+                with self._contained.object("show", namespace):
+                    row = self._row_of_figures(round_, entries[position], managed, demands, plan)
+                    late += [] if row is None else [row]
+            if len(late) == len(self._positions.get(namespace, ())):
+                self._drifted[late] = True
+            else:
+                found.add(namespace)
+        self._moved = set()
+        return found
+
+    def _row_of_figures(
+        self, round_: RoundContext, entry: QueueEntry, managed: ManagedNamespaces, demands: Mapping[str, NamespaceDemand], plan: RoundPlan
+    ) -> int | None:
+        """Return the queue's row if nothing but figures can have changed in its objects since the last look, otherwise None."""
+        row = round_.rows.get(entry.space) if entry.governs else None
+        if row is None or not self._patient[row] or entry.qualified_name in plan.elastic.queues:
+            return None
+        return row if self._grounds.get(entry.uid) == self._grounds_of(round_, entry, row, managed, demands[entry.space]) else None
+
+    def _grounds_of(
+        self, round_: RoundContext, entry: QueueEntry, row: int, managed: ManagedNamespaces, demanded: NamespaceDemand
+    ) -> _Grounds:  # fmt: skip
+        snapshot = round_.snapshot
+        return _Grounds(
+            entry.obj,
+            [obstacle for item in managed.of([entry.space]) for obstacle in item.obstacles],
+            None if self._reserve is None else self._reserve.too_large(entry, snapshot),
+            demanded.no_node,
+            demanded.not_offered,
+            self._contained.problems.get(entry.space),
+            bool(exceeds(whole_demand(demanded, snapshot, row), snapshot.usage[row]).any()),
+        )
+
     def _input(
         self, round_: RoundContext, entry: QueueEntry, row: int, decision: QueueDecision, managed: ManagedNamespaces,
         demanded: NamespaceDemand, plan: RoundPlan,
     ) -> StatusInput:  # fmt: skip
         """Return the input for the status of a queue that governs its namespace."""
         snapshot, items = round_.snapshot, managed.of([entry.space])
-        reserve, too_large = None, None
+        grounds = self._grounds[entry.uid] = self._grounds_of(round_, entry, row, managed, demanded)
+        reserve = None
         if self._reserve is not None:
             reserve = self._reserve.view(entry, row, snapshot, round_.result, observed_only=entry.observed_only)
-            too_large = self._reserve.too_large(entry, snapshot)
         conditions = conditions_of(
             entry,
             decision,
             self._attainable(round_, decision, row),
-            [obstacle for item in items for obstacle in item.obstacles],
+            grounds.obstacles,
             observed_only=entry.observed_only,
-            too_large=too_large,
+            too_large=grounds.too_large,
             never_start=too_large_to_start(items, snapshot, self._gates, round_.view.pods).get(entry.space),
-            no_node=demanded.no_node,
-            not_offered=demanded.not_offered,
-            contained=self._contained.problems.get(entry.space),
+            no_node=grounds.no_node,
+            not_offered=grounds.not_offered,
+            contained=grounds.contained,
             lacks_reserve=self._reserve is not None and lacks_reserve(entry),
         )
         usage, elastic = snapshot.usage[row], plan.elastic.queues.get(entry.qualified_name)
         demand = whole_demand(demanded, snapshot, row)
         forecast = self.forecasts.queues.get(entry.qualified_name)
-        waits = forecast is not None and bool(exceeds(demand, usage).any()) and self._waits(forecast.uid, entry, demanded)
+        waits = forecast is not None and grounds.waits and self._waits(forecast.uid, entry, demanded)
         conditions = with_forecast(conditions, forecast, decision.window, waits=waits)
         allocated, used, waiting = largest_share(
             np.stack([decision.allocation, usage, np.maximum(demand - usage, 0.0)]), inverse_capacity(snapshot.live_capacity)

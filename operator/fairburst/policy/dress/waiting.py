@@ -104,7 +104,8 @@ class Work:
         """
         listed = self.large.listed
         first = self.unstarted[listed.submitted[self.unstarted] == self.waiting_since].tolist()
-        at = min(first, key=lambda place: listed[place].name)
+        names = [listed.jobs[at].name for at in first]
+        at = first[names.index(min(names))]
         return listed[at], self.large.missing[at]
 
     def has_waited(self, config: DressConfig, now: float) -> bool:
