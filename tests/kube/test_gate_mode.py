@@ -258,3 +258,10 @@ def test_a_group_larger_than_the_queues_level_is_named_with_both_numbers_and_hol
     world.end("batch", "team-64")  # one is missing: it is no whole group, and waits for that
     settle(world)
     assert world.condition(TQ, "batch", "JobsFit")[0] == "True"
+
+
+def test_a_queue_of_another_pool_that_is_not_in_force_keeps_no_pod_of_the_namespace_waiting(world: World) -> None:
+    world.queue(TQ, "batch", "stray", {"pool": "other"}, created="2026-01-02T00:00:00Z")
+    bare(world, "batch", 10)
+    settle(world)
+    assert gated(world, "batch") == 0

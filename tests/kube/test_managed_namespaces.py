@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fairburst.kube.names import MANAGED_LABEL, POOL_LABEL
+from fairburst.kube.api.objects import SchedulingGate
+from fairburst.kube.names import GATE, MANAGED_LABEL, POOL_LABEL
 from tests.support.busy_queues import batch, run
 from tests.support.objects import World, job, latency_spec, limit_range, pod, quota, requesting
 
@@ -46,16 +47,70 @@ def test_a_queue_that_changes_to_observe_is_released_although_its_quota_has_gone
     assert world.plan().releases == []
 
 
-@pytest.mark.parametrize(("labels", "released"), [({}, ["batch"]), ({POOL_LABEL: "other"}, [])])
-def test_a_queue_that_changes_to_observe_is_released_although_its_quota_has_lost_its_label(
-    labels: dict[str, str], released: list[str]
-) -> None:
+@pytest.mark.parametrize("labels", [{}, {POOL_LABEL: "other"}])
+def test_a_queue_that_changes_to_observe_is_released_although_its_quota_has_lost_its_label(labels: dict[str, str]) -> None:
     world = World()
     batch(world, pods=10, spec={})
     world.round()
     world.quotas["batch", "fairburst"].metadata.labels = labels
     world.queue(TQ, "batch", spec={"enforcement": "Observe"}, generation=2, status=world.status("batch"))
-    assert world.plan().releases == released, "nothing else would ever lift the limit"
+    plan = world.plan()
+    assert (plan.releases, plan.quota_deletions) == (["batch"], [("batch", "fairburst")]), "nothing else would ever lift the limit"
+
+
+def test_a_queue_that_comes_from_another_pool_in_observe_mode_is_released_of_what_that_pool_wrote() -> None:
+    """Its operator leaves the namespace to this one as soon as the queue names this pool."""
+    world = World()
+    batch(world, pods=10, spec={"enforcement": "Observe"})
+    world.namespaces["", "batch"].metadata.labels = {MANAGED_LABEL: "true", POOL_LABEL: "other"}
+    world.quotas["batch", "fairburst"] = quota("batch", {"requests.cpu": "1"}, pool="other")
+    plan = world.round()
+    assert (plan.releases, plan.quota_deletions) == (["batch"], [("batch", "fairburst")])
+    assert world.plan().releases == []
+
+
+@pytest.mark.parametrize(("label", "released"), [("default", ["batch"]), ("other", [])])
+def test_a_queue_that_changes_to_observe_is_released_where_another_pool_has_a_queue_unless_its_operator_has_come(
+    label: str, released: list[str]
+) -> None:
+    """The other queue may name a pool that has no operator."""
+    world = World()
+    batch(world, pods=10, spec={"enforcement": "Gate"})
+    world.round()
+    world.queue(TQ, "batch", "stray", {"pool": "other"}, created="2026-01-02T00:00:00Z")
+    gated = pod("batch", "waits")
+    gated.spec.scheduling_gates = [SchedulingGate(GATE)]
+    world.put(gated)
+    world.queue(TQ, "batch", spec={"enforcement": "Observe"}, generation=2, status=world.status("batch"))
+    world.namespaces["", "batch"].metadata.labels = {MANAGED_LABEL: "true", POOL_LABEL: label}
+    plan = world.plan()
+    assert plan.releases == released
+    assert [one.key[0] for one in plan.ungates] == released, "its gates are those of the operator that has it"
+
+
+def test_a_namespace_from_which_only_the_label_managed_was_removed_is_released() -> None:
+    """As the last step of leaving, or while no operator ran, so that none has removed the labels of its queue."""
+    world = World()
+    batch(world, pods=10, spec={})
+    world.round()
+    world.queues.clear()
+    labels = world.namespaces["", "batch"].metadata.labels or {}
+    world.namespaces["", "batch"].metadata.labels = {name: text for name, text in labels.items() if name != MANAGED_LABEL}
+    world.engine = World().engine
+    plan = world.round()
+    assert (plan.releases, plan.quota_deletions) == (["batch"], [("batch", "fairburst")])
+    again = world.plan()
+    assert (again.releases, again.labels, again.quota_writes) == ([], {}, [])
+
+
+def test_a_namespace_without_the_label_managed_is_left_to_the_pool_of_its_queue() -> None:
+    world = World()
+    world.queue(TQ, "batch", "moved", {"pool": "other"})
+    world.namespaces["", "batch"].metadata.labels = {POOL_LABEL: "default"}
+    assert world.round().releases == []
+    world.after(1.0)
+    del world.queues[TQ, "batch", "moved"]
+    assert world.round().releases == ["batch"]
 
 
 def test_an_unlabelled_quota_of_our_name_stays_where_the_namespace_was_never_managed() -> None:

@@ -258,3 +258,14 @@ def test_a_change_of_one_queues_places_leaves_the_quotas_of_the_others(world: Wo
 
 def places(world: World) -> list[str | None]:
     return [(world.quotas["team", name].spec.hard or {}).get("pods") for name in ("fairburst", NIGHTLY)]
+
+
+def test_quotas_of_lanes_go_with_the_namespace_although_they_have_lost_their_label(world: World) -> None:
+    """The labels go last: without them no round would know these quotas as an operator's."""
+    world.round()
+    world.quotas["team", NIGHTLY].metadata.labels = None
+    for kind, name in ((LQ, "bursts"), (TQ, "nightly")):
+        world.queues[kind, "team", name]["spec"]["enforcement"] = "Observe"
+        world.queues[kind, "team", name]["metadata"]["generation"] = 2
+    plan = world.round()
+    assert (plan.releases, plan.quota_deletions) == (["team"], [("team", "fairburst"), ("team", NIGHTLY)])

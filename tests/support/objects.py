@@ -233,7 +233,6 @@ class World:
     def take(self, plan: RoundPlan) -> None:
         """Change the stored objects as the API server would for the plan's writes."""
         for name in plan.releases:
-            del self.quotas[name, "fairburst"]
             self.namespace(name)
         for name, labels in plan.labels.items():
             body = msgspec.to_builtins(self.namespaces["", name])

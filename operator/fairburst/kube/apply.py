@@ -23,7 +23,7 @@ from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite, quota_body
 from fairburst.kube.enforce.suspend import JobStart
 from fairburst.kube.jobs.elasticity import ElasticPlan
 from fairburst.kube.jobs.parallelism_plan import ParallelismWrite
-from fairburst.kube.names import POOL_LABEL, QUOTA_NAME
+from fairburst.kube.names import POOL_LABEL
 from fairburst.kube.queues.job_annotations import FIELD_MANAGER
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.times import from_epoch
@@ -76,7 +76,10 @@ class Applier:
         patient = self._cut_short >= MOST_CUT_SHORT
         due = math.inf if patient else time.monotonic() + max(plan.seconds_to_burst, SLOW_SECONDS)
         done = await self._each("label", plan.labels.items(), self._label)
-        done &= await self._each("release", plan.releases, self._release)
+        released = dict[str, list[QuotaKey]]({namespace: [] for namespace in plan.releases})
+        for key in plan.quota_deletions:
+            released.get(key[0], []).append(key)
+        done &= await self._each("release", released.items(), self._release)
         done &= await self._resize(plan.elastic, [write for write in plan.elastic.writes if write.shrinks])
         growing = {(write.namespace, write.name): write for write in plan.elastic.writes if not write.shrinks}
         for owner in [owner for owner in plan.resyncs if owner.kind == "Job" and (owner.namespace, owner.name) in growing]:
@@ -92,7 +95,7 @@ class Applier:
         if self._cut_short:
             plan.elastic.not_written(growing)
             return False
-        done &= await self._each("quota", plan.quota_deletions, self._delete_quota)
+        done &= await self._each("quota", [key for key in plan.quota_deletions if key[0] not in released], self._delete_quota)
         done &= await self._resize(plan.elastic, growing.values())
         done &= await self._starts([start for start in plan.starts if start.namespace in unwritten], due)
         return done and followed and not unwritten and all(parts)
@@ -166,10 +169,13 @@ class Applier:
         namespace, labels = wanted
         self._namespace_seen(await self._client.merge_patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": dict(labels)}}))
 
-    async def _release(self, namespace: str) -> None:
-        """Release a namespace whose queue has left enforcement: delete the quota, then the labels that select its pods for the policies."""
-        with contextlib.suppress(NotFound):  # deleted by hand, or by an earlier attempt
-            await self._delete_quota((namespace, QUOTA_NAME))
+    async def _release(self, released: tuple[str, Sequence[QuotaKey]]) -> None:
+        """Release a namespace that has left enforcement: delete its quotas, then the labels that select its pods for the policies. The
+        labels go last, because they say that a quota without a label is an operator's."""
+        namespace, quotas = released
+        for key in quotas:
+            with contextlib.suppress(NotFound):  # deleted by hand, or by an earlier attempt
+                await self._delete_quota(key)
         await self._label((namespace, UNMANAGED))
 
     async def _quota(self, write: QuotaWrite) -> None:

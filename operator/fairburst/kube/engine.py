@@ -220,7 +220,7 @@ class Engine:
         plan.due = min(now + max(0.0, result.next_boundary - wall), self._cluster.low_water.next_expiry())
         plan.elastic = self.slots.plan(result, view.controllers.marked_jobs(), queue_set, self.queues.absent, wall, now)
         plan.lead_times = self._lead_times.views(snapshot, result, self.memory)
-        left_alone = queue_set.elsewhere | queue_set.left_as_is | self.queues.absent | self._cluster.never_managed
+        left_alone = self._cluster.elsewhere(queue_set) | queue_set.left_as_is | self.queues.absent | self._cluster.never_managed
         where = frozenset(changed), queue_set.spaces.whole(changed | self._agenda.take(now)), changes.everything
         return plan, RoundContext(view, queue_set, snapshot, result, self.memory, self.queues.rows, *where, left_alone, wall, now)
 

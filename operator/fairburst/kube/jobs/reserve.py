@@ -254,13 +254,12 @@ def _small_level(result: RoundResult, row: int) -> FloatArray:
 
 def left_over(
     quotas: Mapping[QuotaKey, ResourceQuota], keys: Collection[QuotaKey], wanted: Collection[QuotaKey], pool: str,
-    *, within: Collection[str] = (), released: Collection[str] = (),
+    *, within: Collection[str] = (),
 ) -> list[QuotaKey]:  # fmt: skip
     """Return those of `keys` that are quotas of this pool, other than the namespace quota, and not wanted, in order.
 
     Each stays until the namespace quota counts its pods. `within`: the pool's namespaces, in which one without a label is the pool's, too.
-    `released`: namespaces whose namespace quota is about to be deleted.
     """
     pools = {key: pool_of(quotas[key]) for key in keys if key[1] in OTHER_QUOTAS and key not in wanted}
     found = (key for key, of in pools.items() if of == pool or (of is None and key[0] in within))
-    return sorted((space, name) for space, name in found if space in released or not leaves_to(quotas.get((space, QUOTA_NAME)), name))
+    return sorted((space, name) for space, name in found if not leaves_to(quotas.get((space, QUOTA_NAME)), name))

@@ -99,9 +99,9 @@ class QueueEntry:
 class QueueSet:
     """The pool's queues in this round. `specs` is the previous tuple object if no spec in force changed.
 
-    `elsewhere`: namespaces with queues of other pools. `left_as_is`: namespaces that stay unchanged because an internal error prevents a
-    decision on their queue. `observed`: namespaces with queues in Observe mode only, of which this queue set has none. `spaces`: those that
-    the governing queues govern.
+    `elsewhere`: namespaces with queues of other pools, in which none of this pool governs. `left_as_is`: namespaces that stay unchanged
+    because an internal error prevents a decision on their queue. `observed`: namespaces whose queues of this pool are all in Observe mode;
+    this queue set has none of these. `spaces`: those that the governing queues govern.
     """
 
     entries: tuple[QueueEntry, ...]
@@ -184,7 +184,7 @@ class QueueSetBuilder:
     def _observed_only(self) -> frozenset[str]:
         """Return the namespaces of `QueueSet.observed`."""
         governed = {entry.namespace for entry in self._last.governing} if self._left_out else set()
-        return frozenset(namespace for _, namespace, _ in self.observed) - governed - self._last.elsewhere
+        return frozenset(namespace for _, namespace, _ in self.observed) - governed
 
     def _same_but_status(self, obj: Mapping[str, Any] | None, key: ObjectKey) -> bool:
         """Return whether the object equals that of the last `build` in every respect that the queue set depends on."""
@@ -238,7 +238,8 @@ class QueueSetBuilder:
         in_force = [*governing.values(), *(entry for beside in further.values() for entry in beside)]
         self.lanes.keep({name: {one.key[2]: one.lane for one in beside if one.lane} for name, beside in further.items() if beside})
         broken = {one.namespace for one in entries if one.problem is not None and one.problem.reason == INTERNAL_ERROR}
-        return self._keep_identity(entries, sorted(in_force, key=_order), frozenset(others), frozenset(broken - governing.keys()))
+        elsewhere, left_as_is = frozenset(others.keys() - governing.keys()), frozenset(broken - governing.keys())
+        return self._keep_identity(entries, sorted(in_force, key=_order), elsewhere, left_as_is)
 
     def _divided(self, default: QueueEntry, beside: Sequence[QueueEntry]) -> list[QueueEntry]:
         """Return the default queue and the other ones, in their order, with their lanes or the reasons why they have none."""

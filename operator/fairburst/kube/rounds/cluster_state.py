@@ -12,7 +12,7 @@ from fairburst.config import Config, natural_units
 from fairburst.kube.api.objects import Namespace, Node
 from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.enforce.quota_plan import pool_of
-from fairburst.kube.names import MANAGED_LABEL, OUR_QUOTAS, QUOTA_NAME
+from fairburst.kube.names import MANAGED_LABEL, OUR_QUOTAS, POOL_LABEL, QUOTA_NAME
 from fairburst.kube.queues.queue_set import NEVER_MANAGED, ObjectKey, QueueSet
 from fairburst.kube.queues.spaces import namespace_of
 from fairburst.kube.rounds.differences import Differences
@@ -69,6 +69,8 @@ class ClusterState:
         self.ending: frozenset[str] = frozenset()
         self.governed: frozenset[str] = frozenset()
         self.orphans: frozenset[str] = frozenset()
+        self.dismissed: frozenset[str] = frozenset()  # without a queue, and of our labels only `managed` was removed
+        self._without_managed: frozenset[str] = frozenset()
         self.managed: frozenset[str] = frozenset()
         self.leaving: frozenset[str] = frozenset()  # managed until their namespace was deleted, with pods that have yet to end
         self._present: frozenset[str] = frozenset()
@@ -188,10 +190,20 @@ class ClusterState:
         left = frozenset(name for name in left if self._is_free(view.quotas.get((name, QUOTA_NAME))))
         found = left - self.ending
         changed, self.orphans = found ^ self.orphans, found
+        spared = self.governed | queue_set.elsewhere | queue_set.left_as_is | queue_set.observed | self.never_managed | self.ending
+        self.dismissed = self._without_managed - spared
         known, with_pods = self.managed | self.leaving | left, view.pods.namespaces()
         self.leaving = frozenset(space for space in known if space in with_pods and self._is_going(namespace_of(space)))
         self.managed = self.governed | found
         return changed
+
+    def elsewhere(self, queue_set: QueueSet) -> frozenset[str]:
+        """Return the namespaces that are left to operators of other pools.
+
+        Where this pool's own queues are in Observe mode, only those that such an operator has labelled: it may never come.
+        """
+        unsure = {name: self.labels.get(name, {}).get(POOL_LABEL) for name in queue_set.elsewhere & queue_set.observed}
+        return queue_set.elsewhere - {name for name, pool in unsure.items() if pool in {None, self._config.pool.name}}
 
     def capacity(self, view: ClusterView, now: float) -> tuple[FloatArray, FloatArray]:
         """Return (K,) live and committed capacity. The pods of deleted queues and namespaces lower only the live one."""
@@ -225,6 +237,9 @@ class ClusterState:
         self._present = frozenset(name for _, name in namespaces)
         self.labels = {name: item.metadata.labels or {} for (_, name), item in namespaces.items()}
         self.labelled = frozenset(name for name, labels in self.labels.items() if labels.get(MANAGED_LABEL) == "true")
+        self._without_managed = frozenset(
+            name for name, labels in self.labels.items() if labels.get(POOL_LABEL) == self._config.pool.name and name not in self.labelled
+        )
         self.ending = frozenset(
             name for (_, name), item in namespaces.items() if item.metadata.deletion_timestamp or item.status.phase == "Terminating"
         )

@@ -14,7 +14,7 @@ from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.namespace_labels import NO_QUEUE, Labels, differing, queue_labels
 from fairburst.kube.enforce.quota_plan import pool_of
 from fairburst.kube.jobs.reserve import Reserve, takes_part
-from fairburst.kube.names import QUOTA_NAME
+from fairburst.kube.names import POOL_LABEL, QUOTA_NAME
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.queues.spaces import namespace_of
 from fairburst.kube.rounds.cluster_state import ClusterState
@@ -64,7 +64,7 @@ class ManagedNamespaces:
             former, self._items = self._items, {}
         else:
             former = {namespace: self._items[namespace] for namespace in round_.touched if namespace in self._items}
-        every = (*round_.rows, *sorted(self._cluster.orphans), *sorted(round_.queue_set.observed))
+        every = (*round_.rows, *sorted(self._cluster.orphans), *sorted(round_.queue_set.observed), *sorted(self._cluster.dismissed))
         for namespace in every if round_.everything else round_.touched:
             known = False
             with self._contained.object("enforce", namespace):
@@ -99,7 +99,7 @@ class ManagedNamespaces:
                 self._items[namespace] = self._item(round_, demands[namespace], namespace, None, None, nothing)
             else:
                 self._items.pop(namespace, None)
-            if namespace in round_.queue_set.observed and self._is_held(round_, namespace):
+            if namespace in self._cluster.dismissed or (namespace in round_.queue_set.observed and self._is_held(round_, namespace)):
                 plan.releases.append(namespace)
             return
         entry = round_.queue_set.governing[row]
@@ -121,10 +121,11 @@ class ManagedNamespaces:
             plan.labels[namespace] = changes
 
     def _is_held(self, round_: RoundContext, namespace: str) -> bool:
-        """Return whether a namespace that has left enforcement still has our quota or our label. The quota may have lost its labels."""
+        """Return whether a namespace that has left enforcement still has an operator's quota or labels. Either may have lost its pool, or
+        name the pool from which the queue came: no other operator would release it."""
         quota = round_.view.quotas.get((namespace, QUOTA_NAME))
-        pool = pool_of(quota) if quota is not None else None
-        return pool == self._pool or (pool is None and namespace in self._cluster.labelled)
+        pools = self._cluster.labels.get(namespace, {}).get(POOL_LABEL), pool_of(quota) if quota is not None else None
+        return namespace not in round_.left_alone and (self._pool in pools or namespace in self._cluster.labelled)
 
     def _item(
         self, round_: RoundContext, demand: NamespaceDemand, namespace: str, entry: QueueEntry | None, row: int | None, level: FloatArray,
