@@ -58,8 +58,8 @@ def test_a_queue_that_changes_to_observe_is_released_although_its_quota_has_lost
     assert (plan.releases, plan.quota_deletions) == (["batch"], [("batch", "fairburst")]), "nothing else would ever lift the limit"
 
 
-def test_a_queue_that_comes_from_another_pool_in_observe_mode_is_released_of_what_that_pool_wrote() -> None:
-    """Its operator leaves the namespace to this one as soon as the queue names this pool."""
+def test_a_queue_in_observe_mode_that_replaces_one_of_another_pool_is_released_of_what_that_pool_wrote() -> None:
+    """That pool's operator leaves the namespace to this one as soon as it has a queue of this pool."""
     world = World()
     batch(world, pods=10, spec={"enforcement": "Observe"})
     world.namespaces["", "batch"].metadata.labels = {MANAGED_LABEL: "true", POOL_LABEL: "other"}

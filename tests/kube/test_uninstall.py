@@ -90,6 +90,34 @@ async def test_pods_and_jobs_are_let_go_after_the_policies_were_told_to_hold_no_
     assert kept == {"nightly": {"team": "a"}, "elsewhere": labels("gpu")}, "the policies of the pool are bound by its labels"
 
 
+async def test_work_is_let_go_where_a_queue_of_another_pool_is_in_the_namespace_but_not_in_force() -> None:
+    async with FakeApi(NAMESPACES, QUOTAS, MAPS, JOBS, PODS, THROUGHPUT) as api:
+        api.put(NAMESPACES, {"metadata": {"name": "nightly", "labels": labels("default")}})
+        api.put(THROUGHPUT, stored_queue("ThroughputQueue", "nightly", "queue", {"pool": "default"}))
+        api.put(THROUGHPUT, stored_queue("ThroughputQueue", "nightly", "stray", {"pool": "misspelt"}))
+        api.put(PODS, {"metadata": {"namespace": "nightly", "name": "waits"}, "spec": {"schedulingGates": [{"name": GATE}]}})
+        async with api.client() as client:
+            undone = await uninstall(client, parse_config(""))
+    assert undone.done == ["released pods nightly/waits"]
+
+
+@pytest.mark.parametrize("namespace", [labels("default"), {"team": "a", HOLDS_LABEL: "Pods"}], ids=["labelled", "pool and managed lost"])
+async def test_quotas_and_labels_go_although_labels_were_removed_by_hand(namespace: dict[str, str]) -> None:
+    """Foreign quotas, and those where no operator has been, stay."""
+    async with FakeApi(NAMESPACES, QUOTAS, MAPS, JOBS, PODS, THROUGHPUT) as api:
+        api.put(NAMESPACES, {"metadata": {"name": "nightly", "labels": namespace}})
+        api.put(NAMESPACES, {"metadata": {"name": "observed", "labels": {MANAGED_LABEL: "true"}}})
+        for where in ("nightly", "observed"):
+            api.put(THROUGHPUT, stored_queue("ThroughputQueue", where, "queue", {"pool": "default"}))
+            for name in ("fairburst", "fairburst-queue-1", "foreign"):
+                api.put(QUOTAS, {"metadata": {"namespace": where, "name": name}})
+        async with api.client() as client:
+            undone = await uninstall(client, parse_config(""))
+    assert undone.done == ["deleted resourcequotas nightly/fairburst", "deleted resourcequotas nightly/fairburst-queue-1"]
+    assert api.objects[NAMESPACES]["", "nightly"]["metadata"]["labels"] == {"team": "a"}
+    assert api.objects[NAMESPACES]["", "observed"]["metadata"]["labels"] == {MANAGED_LABEL: "true"}
+
+
 async def test_what_is_refused_is_named_and_all_else_is_undone() -> None:
     """One of three quotas may not be deleted and one of two Jobs may not be patched; neither stops the rest."""
     async with FakeApi(NAMESPACES, QUOTAS, MAPS, JOBS, PODS, LEASES) as api:

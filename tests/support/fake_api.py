@@ -255,9 +255,12 @@ class FakeApi:
             version, items = self._continued.pop(token)
         else:
             version = self.version
-            wanted = dict(one.split("=") for one in query.get("labelSelector", "").split(",") if one).items()
+            selector = [one for one in query.get("labelSelector", "").split(",") if one]
+            wanted = dict(one.split("=") for one in selector if one[0] != "!").items()
+            absent = {one[1:] for one in selector if one[0] == "!"}
             stored = [obj for (space, _), obj in self.objects[collection].items() if namespace in {"", space}]
-            items = [obj for obj in stored if wanted <= (obj["metadata"].get("labels") or {}).items()]
+            labels = [(obj, obj["metadata"].get("labels") or {}) for obj in stored]
+            items = [obj for obj, present in labels if wanted <= present.items() and not absent & present.keys()]
         limit = int(query.get("limit", "0")) or len(items)
         page, rest = items[:limit], items[limit:]
         metadata = {"resourceVersion": str(version)}

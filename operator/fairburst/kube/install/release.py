@@ -21,7 +21,7 @@ from fairburst.kube.api.objects import Object, Pod
 from fairburst.kube.enforce.gate import ungate_patch
 from fairburst.kube.enforce.namespace_labels import UNMANAGED
 from fairburst.kube.enforce.suspend import JobStart, unheld_starts
-from fairburst.kube.names import GROUP, HELD_ANNOTATION, PLURALS, POOL_LABEL, VERSION
+from fairburst.kube.names import GROUP, HELD_ANNOTATION, MANAGED_LABEL, NAMESPACE_LABELS, PLURALS, POOL_LABEL, VERSION
 from fairburst.kube.queues.job_annotations import FIELD_MANAGER
 from fairburst.kube.queues.queue_set import pool_name
 from fairburst.kube.usage.gated_pods import GatedPod, gated_pod
@@ -34,6 +34,7 @@ Item = TypeVar("Item")
 SETTLES_SECONDS = 1.0  # until every API server applies the changed labels and statuses to new pods
 PASSES = 5  # a pod that changes during its patch is patched again
 CONCURRENT_PATCHES = 32
+OPERATORS_LABELS = frozenset(NAMESPACE_LABELS) - {MANAGED_LABEL}  # an administrator may set `managed` before there is a queue
 
 
 @dataclass
@@ -59,26 +60,43 @@ class Undone:
             self.done.append(f"{verb} {what}")
 
 
-async def release(client: ApiClient, pool: str, report: Undone) -> None:
-    """Release everything. A missing object is no error. Raises ApiError if a collection cannot be listed."""
+async def release(client: ApiClient, pool: str, report: Undone) -> frozenset[str]:
+    """Release everything; return the namespaces that were the pool's. A missing object is no error. Raises ApiError if a collection cannot
+    be listed."""
     queues = [queue for kind in PLURALS for queue in await _queues(client, kind)]
     holding = [queue for queue in queues if pool_name(queue) == pool and (queue.get("status") or {}).get("holds")]
     for queue in holding:
         await _hold_nothing(client, queue, report)
-    managed = await client.get_json("/api/v1/namespaces", {"labelSelector": f"{POOL_LABEL}={pool}"})
-    await _each(managed["items"], lambda namespace: _unlabel(client, namespace, report))
+    found = await client.get_json("/api/v1/namespaces")
+    managed = _of_pool(found["items"], queues, pool)
+    await _each(managed, lambda name: _unlabel(client, name, report))
     if holding:
         await asyncio.sleep(SETTLES_SECONDS)
-    elsewhere = {queue["metadata"]["namespace"] for queue in queues if pool_name(queue) != pool}
+    elsewhere = {queue["metadata"]["namespace"] for queue in queues if pool_name(queue) != pool} - managed
     for _ in range(PASSES):
         pods = [pod for pod in await _pages(client, "/api/v1/pods", Pod) if pod.metadata.deletion_timestamp is None]
         gated = [held for pod in pods if (held := gated_pod(pod)) is not None and held.key[0] not in elsewhere]
         jobs = unheld_starts(await _noted(client), lambda _: False, left_alone=elsewhere)
         report.left = [one for one in report.left if not one.startswith(("pods ", "jobs ", "jobsets "))]  # they are retried
         if not gated and not jobs:
-            return
+            break
         await _each(gated, lambda pod: _ungate(client, pod, report))
         await _each(jobs, lambda job: _start(client, job, report))
+    return managed
+
+
+def _of_pool(namespaces: Iterable[Mapping[str, Any]], queues: Iterable[Mapping[str, Any]], pool: str) -> frozenset[str]:
+    """Return the namespaces that the pool's operator has labelled. Where the pool's own label is missing, the queues say whose they are."""
+    pools: dict[str, set[str]] = {}
+    for queue in queues:
+        pools.setdefault(queue["metadata"]["namespace"], set()).add(pool_name(queue))
+    labels = {namespace["metadata"]["name"]: namespace["metadata"].get("labels") or {} for namespace in namespaces}
+    return frozenset(
+        name
+        for name, present in labels.items()
+        if present.get(POOL_LABEL) == pool
+        or (POOL_LABEL not in present and pools.get(name) == {pool} and any(label in present for label in OPERATORS_LABELS))
+    )
 
 
 async def _queues(client: ApiClient, kind: str) -> list[dict[str, Any]]:
@@ -96,9 +114,8 @@ async def _hold_nothing(client: ApiClient, queue: Mapping[str, Any], report: Und
         await client.merge_patch(path, {"status": {"holds": None}})
 
 
-async def _unlabel(client: ApiClient, namespace: Mapping[str, Any], report: Undone) -> None:
+async def _unlabel(client: ApiClient, name: str, report: Undone) -> None:
     """Remove the operator's labels. They bind the admission policies, also those that hold new work."""
-    name = namespace["metadata"]["name"]
     async with report.step("", f"namespaces {name}"):
         await client.merge_patch(f"/api/v1/namespaces/{name}", {"metadata": {"labels": dict(UNMANAGED)}})
 

@@ -14,9 +14,10 @@ from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.lease import API_VERSION as LEASE_API
 from fairburst.kube.api.objects import Job
 from fairburst.kube.api.saved import job_runs_name, memory_name
+from fairburst.kube.enforce.quota_plan import QuotaKey
 from fairburst.kube.install.release import Undone, release
 from fairburst.kube.jobs.parallelism_plan import plan_restores
-from fairburst.kube.names import POOL_LABEL
+from fairburst.kube.names import OUR_QUOTAS, POOL_LABEL
 from fairburst.kube.queues.job_annotations import FIELD_MANAGER
 
 
@@ -26,9 +27,8 @@ async def uninstall(client: ApiClient, config: Config) -> Undone:
     Raises ApiError if the quotas cannot be listed, or the API server does not answer.
     """
     pool, report = config.pool.name, Undone()
-    await release(client, pool, report)
-    quotas = await client.get_json("/api/v1/resourcequotas", {"labelSelector": f"{POOL_LABEL}={pool}"})
-    found = [("resourcequotas", quota["metadata"]["namespace"], quota["metadata"]["name"]) for quota in quotas["items"]]
+    managed = await release(client, pool, report)
+    found = [("resourcequotas", namespace, name) for namespace, name in await _quotas(client, pool, managed)]
     found += [("configmaps", config.namespace, name) for name in (memory_name(pool), job_runs_name(pool))]
     found.append(("leases", config.namespace, config.lease_name))
     for namespace in sorted({namespace for _, namespace, _ in found}):
@@ -38,6 +38,14 @@ async def uninstall(client: ApiClient, config: Config) -> Undone:
         async with report.step("deleted", f"{kind} {namespace}/{name}"):
             await client.delete(f"{group}/namespaces/{namespace}/{kind}/{name}")
     return report
+
+
+async def _quotas(client: ApiClient, pool: str, managed: frozenset[str]) -> list[QuotaKey]:
+    """Return the pool's quotas by namespace and name. In its namespaces, one with our name that has lost its label is the pool's, too."""
+    labelled = await client.get_json("/api/v1/resourcequotas", {"labelSelector": f"{POOL_LABEL}={pool}"})
+    others = await client.get_json("/api/v1/resourcequotas", {"labelSelector": f"!{POOL_LABEL}"})
+    keys = [[(quota["metadata"]["namespace"], quota["metadata"]["name"]) for quota in one["items"]] for one in (labelled, others)]
+    return sorted({*keys[0], *(key for key in keys[1] if key[0] in managed and key[1] in OUR_QUOTAS)})
 
 
 async def _give_back(client: ApiClient, namespace: str, report: Undone) -> None:

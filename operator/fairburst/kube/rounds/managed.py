@@ -122,7 +122,7 @@ class ManagedNamespaces:
 
     def _is_held(self, round_: RoundContext, namespace: str) -> bool:
         """Return whether a namespace that has left enforcement still has an operator's quota or labels. Either may have lost its pool, or
-        name the pool from which the queue came: no other operator would release it."""
+        name that of a former queue: no other operator would release it."""
         quota = round_.view.quotas.get((namespace, QUOTA_NAME))
         pools = self._cluster.labels.get(namespace, {}).get(POOL_LABEL), pool_of(quota) if quota is not None else None
         return namespace not in round_.left_alone and (self._pool in pools or namespace in self._cluster.labelled)
