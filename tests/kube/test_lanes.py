@@ -171,6 +171,31 @@ def test_a_restarted_operator_keeps_default_queue_and_lanes_by_the_labels_of_the
     assert queue_set.spaces.lanes == {"team": {"nightly": 4}}
 
 
+@pytest.mark.parametrize(
+    ("labels", "want"),
+    [
+        pytest.param({}, {"nightly": 2, "weekly": 1}, id="all labels lost"),
+        pytest.param({"fairburst.dev/queue-1": "weekly"}, {"nightly": 2, "weekly": 1}, id="one label lost"),
+        pytest.param({"fairburst.dev/queue-2": "weekly"}, {"nightly": 1, "weekly": 2}, id="a label says otherwise"),
+    ],
+)
+def test_a_restarted_operator_keeps_lanes_by_the_statuses_where_labels_were_removed_by_hand(
+    labels: dict[str, str], want: dict[str, int]
+) -> None:
+    """Otherwise their running pods would count for the default queue, whose burst would be refused."""
+    queues = made(BURSTS, (TQ, "nightly", None), (TQ, "weekly", None))
+    for name, lane in (("nightly", 2), ("weekly", 1)):
+        queues[TQ, "team", name]["status"] = {"podPriority": {"className": f"fairburst-queue-{lane}"}}
+    assert build(queues, labels).spaces.lanes == {"team": want}
+
+
+@pytest.mark.parametrize("status", [None, [], {"podPriority": "x"}, {"podPriority": {"className": ["fairburst-queue-2"]}}])
+def test_a_damaged_status_tells_no_lane(status: Any) -> None:
+    queues = made(BURSTS, (TQ, "nightly", None))
+    queues[TQ, "team", "nightly"]["status"] = status
+    assert build(queues).spaces.lanes == {"team": {"nightly": 1}}
+
+
 def test_a_further_queue_becomes_the_default_queue_when_that_is_deleted() -> None:
     queue_set = build(made((TQ, "nightly", None)), {"fairburst.dev/queue-1": "nightly"})
     assert [(entry.space, entry.lane) for entry in queue_set.governing] == [("team", None)]

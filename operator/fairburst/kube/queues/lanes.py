@@ -8,9 +8,10 @@ the admission policy reads them, and so does a new operator (docs/decisions/0250
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
 
 from fairburst.kube.modes.mode import Mode
-from fairburst.kube.names import LANE_LABELS, LANES, LANES_HOLD_LABEL, QUEUE_LABEL
+from fairburst.kube.names import LANE_LABELS, LANE_OF_CLASS, LANES, LANES_HOLD_LABEL, QUEUE_LABEL
 from fairburst.kube.queues.spaces import UNDIVIDED, Spaces
 
 LONGEST_LABEL = 63  # characters of a label's value
@@ -47,6 +48,19 @@ class Lanes:
                 if found:
                     self._known[namespace] = found
 
+    def recall(self, queues: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
+        """Read from the `queues` (namespace, name, object) the lanes that no label tells. Their statuses name the classes of their pods.
+
+        The labels may have been removed by hand while no operator ran. With another lane, a queue's running pods would count for the
+        default queue.
+        """
+        if not self._assigns:
+            return
+        for namespace, name, obj in sorted(queues, key=lambda one: one[:2]):
+            lane, known = _lane_of_status(obj), self._known.get(namespace, {})
+            if lane is not None and name not in known and lane not in known.values():
+                self._known[namespace] = {**known, name: lane}
+
     def has(self, namespace: str, queue: str) -> bool:
         """Return whether the queue has a lane, so that it is not the default queue."""
         return queue in self._known.get(namespace, {})
@@ -61,6 +75,14 @@ class Lanes:
         self._known = {namespace: dict(lanes) for namespace, lanes in given.items()}
         if self._known != self.spaces.lanes:
             self.spaces = Spaces(self._known) if self._known else UNDIVIDED
+
+
+def _lane_of_status(queue: Mapping[str, Any]) -> int | None:
+    """Return the lane of the class that a queue's status names; None if it names none."""
+    status = queue.get("status")
+    priority = status.get("podPriority") if isinstance(status, Mapping) else None
+    name = priority.get("className") if isinstance(priority, Mapping) else None
+    return LANE_OF_CLASS.get(name) if isinstance(name, str) else None
 
 
 def lanes_for(queues: Iterable[str], known: Mapping[str, int], busy: Collection[int]) -> dict[str, int]:

@@ -216,6 +216,7 @@ class QueueSetBuilder:
         governing: dict[str, QueueEntry] = {}
         further: dict[str, list[QueueEntry]] = {}
         entries: list[QueueEntry] = []
+        self.lanes.recall((entry.namespace, entry.key[2], entry.obj) for entry in found)
         ranked = [(_rank(entry, kinds), entry) for entry in found]
         ranked.sort(key=lambda pair: (self.lanes.has(pair[1].namespace, pair[1].key[2]), pair[0]))
         order = {entry.key: position for position, (_, entry) in enumerate(ranked)}
