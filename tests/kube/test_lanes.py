@@ -144,15 +144,23 @@ def test_each_queue_of_a_namespace_has_a_mode_of_its_own(default: str, further: 
     assert {entry.space: entry.mode.name for entry in queue_set.governing} == {"team": default, "team/nightly": further}
 
 
-@pytest.mark.parametrize(("first", "second"), [("Observe", "Quota"), ("Quota", "Observe")])
-def test_a_queue_that_is_only_observed_divides_no_namespace(first: str, second: str) -> None:
+@pytest.mark.parametrize(
+    ("first", "second", "refused", "says"),
+    [
+        pytest.param("Observe", "Quota", "bursts", "ThroughputQueue nightly already governs", id="the default queue"),
+        pytest.param("Quota", "Observe", "nightly", "to be enforced, found enforcement: Observe", id="a further queue"),
+    ],
+)
+def test_a_queue_that_is_only_observed_divides_no_namespace(first: str, second: str, refused: str, says: str) -> None:
+    """The enforced one would stay in force if the other one were enforced, too."""
     builder = QueueSetBuilder("default", "fairburst-system", observing=True)
     builder.lanes.prepare(Spaces(), {}, lambda _: (), assigns=True)
     objects = made((LQ, "bursts", latency_spec(enforcement=first)), (TQ, "nightly", {"enforcement": second}))
     queue_set = builder.build(objects, Memory(), frozenset())
-    reason, message = problem(queue_set, "nightly")
+    reason, message = problem(queue_set, refused)
     assert reason == "SecondQueue"
-    assert "to be enforced, found enforcement: Observe" in message
+    assert says in message
+    assert len(queue_set.governing) == 1
 
 
 def test_more_queues_than_lanes_leave_the_youngest_out() -> None:

@@ -269,3 +269,14 @@ def test_quotas_of_lanes_go_with_the_namespace_although_they_have_lost_their_lab
         world.queues[kind, "team", name]["metadata"]["generation"] = 2
     plan = world.round()
     assert (plan.releases, plan.quota_deletions) == (["team"], [("team", "fairburst"), ("team", NIGHTLY)])
+
+
+def test_a_queue_in_observe_mode_learns_that_enforced_ones_have_taken_its_place(world: World) -> None:
+    """Its decision would be for a place that it does not get back when it is enforced again."""
+    world.round()
+    world.queues[LQ, "team", "bursts"]["spec"]["enforcement"] = "Observe"
+    world.queues[LQ, "team", "bursts"]["metadata"]["generation"] = 2
+    world.settle()
+    status, reason, message = world.condition(LQ, "team", "Ready", "bursts")
+    assert (status, reason) == ("False", "SecondQueue")
+    assert "ThroughputQueue nightly already governs namespace team" in message

@@ -218,7 +218,8 @@ class QueueSetBuilder:
         entries: list[QueueEntry] = []
         self.lanes.recall((entry.namespace, entry.key[2], entry.obj) for entry in found)
         ranked = [(_rank(entry, kinds), entry) for entry in found]
-        ranked.sort(key=lambda pair: (self.lanes.has(pair[1].namespace, pair[1].key[2]), pair[0]))
+        # enforced ones first: they would stay in force if one in Observe mode were enforced
+        ranked.sort(key=lambda pair: (pair[1].observed_only, self.lanes.has(pair[1].namespace, pair[1].key[2]), pair[0]))
         order = {entry.key: position for position, (_, entry) in enumerate(ranked)}
         for rank, entry in ranked:
             other = others.get(entry.namespace)
