@@ -38,10 +38,19 @@ def parse_exact(value: str | int) -> Fraction:
     """Return the quantity as an exact number of natural units. Raises QuantityError, which names the text and what was expected."""
     if isinstance(value, int) and not isinstance(value, bool):
         return _clamp(Fraction(value))
-    match = _PATTERN.fullmatch(value) if isinstance(value, str) and len(value) <= _MAX_TEXT else None
-    if match is None:
+    exact = _parse_text(value) if isinstance(value, str) and len(value) <= _MAX_TEXT else None
+    if exact is None:
         found = f"{value[:_MAX_TEXT]}... ({len(value)} characters)" if isinstance(value, str) and len(value) > _MAX_TEXT else value
         raise QuantityError(f"expected a Kubernetes quantity such as 4, 500m or 1.5Gi, found {found!r}")
+    return exact
+
+
+@functools.lru_cache(maxsize=8192)
+def _parse_text(text: str) -> Fraction | None:
+    """Return the quantity, or None if the text is none. Cached, because a status has the same quantities whenever it is read."""
+    match = _PATTERN.fullmatch(text)
+    if match is None:
+        return None
     sign, number, exponent, suffix = match.groups()
     if exponent is not None:
         power = max(-_MAX_EXPONENT - _MAX_TEXT, min(_MAX_EXPONENT + _MAX_TEXT, int(exponent)))
