@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
@@ -19,6 +18,7 @@ from aiohttp import web
 from fairburst.kube.api.auth import Credentials
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import DOES_NOT_APPLY
+from tests.support.json_copy import json_copy
 
 JsonObject = dict[str, Any]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -109,11 +109,11 @@ class FakeApi:
 
     def snapshot(self) -> tuple[int, dict[str, dict[tuple[str, str], JsonObject]]]:
         """Return the present contents of etcd, for `restore`."""
-        return self.version, copy.deepcopy(self.objects)
+        return self.version, json_copy(self.objects)
 
     def restore(self, snapshot: tuple[int, dict[str, dict[tuple[str, str], JsonObject]]]) -> None:
         """Go back to a snapshot, its versions too, as etcd and the API server do when they are stopped and started with older data."""
-        self.version, self.objects = snapshot[0], copy.deepcopy(snapshot[1])
+        self.version, self.objects = snapshot[0], json_copy(snapshot[1])
         self._history = {path: [] for path in self.objects}
         self._continued.clear()
         self.drop_watches()
@@ -362,7 +362,7 @@ def merge_patch(target: JsonObject, patch: JsonObject) -> JsonObject:
 
 def json_patch(target: JsonObject, operations: list[JsonObject]) -> JsonObject:
     """RFC 6902: test, add to a mapping or at the end of a list, remove. Raises where a test fails or a path leads nowhere."""
-    patched: JsonObject = copy.deepcopy(target)
+    patched: JsonObject = json_copy(target)
     for operation in operations:
         *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
         place: Any = patched

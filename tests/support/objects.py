@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,6 +20,7 @@ from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.workloads.job_set import JobSet
 from fairburst.kube.workloads.replicas import Deployment, ReplicaSet, StatefulSet
 from tests.support.fake_api import json_patch, merge_patch
+from tests.support.json_copy import json_copy
 
 JsonObject = dict[str, Any]
 GI = 2.0**30
@@ -161,7 +161,7 @@ class World:
 
     def _stored_queues(self) -> dict[tuple[str, str, str], JsonObject]:
         """The queue objects as the watch stores them: another object whenever one has changed."""
-        self._stored = {key: self._stored[key] if self._stored.get(key) == obj else copy.deepcopy(obj) for key, obj in self.queues.items()}
+        self._stored = {key: self._stored[key] if self._stored.get(key) == obj else json_copy(obj) for key, obj in self.queues.items()}
         return self._stored
 
     # What happens on the cluster ------------------------------------------------------------------------------------
