@@ -101,20 +101,20 @@ class Contest:
 
     def _create(self, namespace: str, owner: str, most: int) -> None:
         """Create pods as far as the quota permits, as the Job controller does."""
-        mine = sum(name.startswith(f"{owner}.") for where, name in self.world.pods if where == namespace)
-        room = float(self.world.hard(namespace)["requests.cpu"]) - sum(where == namespace for where, _ in self.world.pods)
+        names = [name for where, name in self.world.pods if where == namespace]
+        mine = sum(name.startswith(f"{owner}.") for name in names)
+        room = float(self.world.hard(namespace)["requests.cpu"]) - len(names)
         for _ in range(int(min(most - mine, room))):
             self._pods += 1
             self.world.put(pod(namespace, f"{owner}.{self._pods}", owner=("Job", owner)))
 
     def _bind(self, namespace: str, seconds: float) -> None:
-        for where, name in sorted(self.world.pods):
-            waits = where == namespace and (where, name) not in self._ends and not self.world.pods[where, name].spec.scheduling_gates
-            if waits and len(self._ends) < PLACES:
-                on = Counter(one.spec.node_name for one in self.world.pods.values())
-                node = "node-0" if on["node-0"] < PLACES // 2 else "node-1"
-                self.world.put(self._bound(self.world.pods[where, name], node))
-                self._ends[where, name] = self.world.now + seconds
+        pods, free = self.world.pods, PLACES - len(self._ends)
+        waiting = sorted(key for key in pods if key[0] == namespace and key not in self._ends and not pods[key].spec.scheduling_gates)
+        first = sum(pods[key].spec.node_name == "node-0" for key in self._ends)  # pods on the first node
+        for number, key in enumerate(waiting[:free]):
+            self.world.put(self._bound(pods[key], "node-0" if first + number < PLACES // 2 else "node-1"))
+            self._ends[key] = self.world.now + seconds
 
     def _bound(self, old: Pod, node: str) -> Pod:
         metadata = old.metadata
@@ -167,14 +167,16 @@ class GroupContest(Contest):
 
 
 @pytest.mark.parametrize("contest", [Contest, GroupContest])
-@pytest.mark.parametrize(("size", "run_seconds", "rivals"), [(40, 60.0, 1), (64, 120.0, 1), (20, 60.0, 1), (30, 60.0, 7)])
+@pytest.mark.parametrize(
+    ("size", "run_seconds", "rivals", "minutes"), [(40, 60.0, 1, 30.0), (64, 120.0, 1, 40.0), (20, 60.0, 1, 30.0), (30, 60.0, 7, 60.0)]
+)
 def test_work_larger_than_the_fair_share_starts_in_turns_and_whole(
-    contest: type[Contest], size: int, run_seconds: float, rivals: int
+    contest: type[Contest], size: int, run_seconds: float, rivals: int, minutes: float
 ) -> None:  # fmt: skip
     """A ThroughputQueue has its fair share of the time where it cannot have it of the places. Without turns, work of more
-    than twice its share waits forever while other queues fill the cluster."""
+    than twice its share waits forever while other queues fill the cluster. The fewer turns an hour has, the more minutes they are."""
     found = contest(size, run_seconds, rivals)
-    found.run(60.0)
+    found.run(minutes)
     # Where the share holds one Job, the next one may start early: its last pods then wait for the end of the one before.
     longest = 60.0 if size > PLACES / (1 + rivals) else run_seconds + TASK_SECONDS
     assert max(found.seconds_to_run) <= longest, "what has started gets all of its pods within the turn"
