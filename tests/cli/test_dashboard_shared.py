@@ -101,10 +101,16 @@ async def status_of(session: aiohttp.ClientSession, path: str, **headers: str) -
         return answer.status
 
 
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_certificates(tmp_path_factory.mktemp("tls"))
+
+
 @pytest.fixture
-async def site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[Site]:
+async def site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, certificates: Path) -> AsyncIterator[Site]:
     """An admin who may read everything, a tenant of `batch`, and a stranger who may read nothing."""
     monkeypatch.setattr(live_module, "SECONDS_BETWEEN", 0.02)
+    monkeypatch.setattr(server_module, "END_SECONDS", 0.05)  # feeds that a test has left, whose next message never comes
     async with ReviewingApi(LQ, TQ, LEASES, *CORE, *WORK) as api:
         status = {"allocatable": {"cpu": "32", "memory": "64Gi"}, "conditions": [{"type": "Ready", "status": "True"}]}
         api.put("/api/v1/nodes", {"metadata": {"name": "node", "namespace": ""}, "status": status})
@@ -113,7 +119,7 @@ async def site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator
         api.users = {f"{name}-token": name for name in ("admin", "tenant", "stranger")}
         api.rights = {("admin", "list", "nodes", ""), *(("admin", "get", one, "") for one in QUEUES)}
         api.rights |= {("tenant", "get", one, "batch") for one in QUEUES}
-        folder, time = write_certificates(tmp_path / "tls"), Time()
+        folder, time = certificates, Time()
         certificate = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         certificate.load_cert_chain(folder / "tls.crt", folder / "tls.key")
         async with api.client() as client:
