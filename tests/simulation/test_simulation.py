@@ -21,6 +21,7 @@ from fairburst.kube.rounds.statuses import StatusRounds
 from fairburst.kube.views.status_plan import StatusPlanner
 from fairburst.policy import division
 from tests.simulation import fuzz as fuzzing
+from tests.simulation import run as running
 from tests.simulation.fuzz import fuzz
 from tests.simulation.results import Results
 from tests.simulation.run import simulate
@@ -48,15 +49,15 @@ def first_broken(seeds: Iterable[int]) -> str:
 
 @pytest.fixture(scope="module")
 def few_seeds(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Results]:
-    """Run the seeds 1 to 5 and one in which watches are cut off together: the output, and the results."""
+    """Run the seeds 1 to 5 but 4, which has no fault of its own, and one in which watches are cut off together: the output, the results."""
     file = tmp_path_factory.mktemp("few") / "seeds.jsonl"
-    return run("1-5,1036", "--results", str(file)), Results(file)
+    return run("1-3,5,1036", "--results", str(file)), Results(file)
 
 
 def test_a_few_seeds_break_nothing(few_seeds: tuple[str, Results]) -> None:
     printed, results = few_seeds
     assert "0 seeds broke an invariant" in printed
-    assert len(results.finished) == 6
+    assert len(results.finished) == 5
 
 
 @pytest.mark.slow
@@ -66,14 +67,15 @@ def test_two_hundred_seeds_break_nothing() -> None:
 
 
 def test_a_seed_repeats_itself_in_another_process(few_seeds: tuple[str, Results]) -> None:
-    """In the first process it ran after five others, in the second alone."""
+    """In the first process it ran after four others, in the second alone."""
     again = re.search("requests: (.*)", run("1036"))
     assert again is not None
     assert again[1] == few_seeds[1].finished["1036"]["digest"]
 
 
-def test_another_seed_is_another_run() -> None:
-    """Without faults, which would differ by themselves. Clusters of these seeds are small."""
+def test_another_seed_is_another_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without faults, which would differ by themselves. Clusters of these seeds are small, and a quarter of a quiet run suffices."""
+    monkeypatch.setattr(running, "QUIET_RUN_SECONDS", 30.0)
     assert simulate(3, with_faults=False).digest != simulate(5, with_faults=False).digest
 
 
@@ -101,14 +103,18 @@ def test_a_round_that_fails_on_an_object_is_found_out(monkeypatch: pytest.Monkey
 
 
 def test_a_round_that_never_ends_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the first one: each further one of the batch would take as long, and show the same."""
+    give = division.give_leftover
+
     def spin(*_: Any) -> None:
+        monkeypatch.setattr(division, "give_leftover", give)
         while True:
             pass
 
     monkeypatch.setattr(fuzzing, "MOST_SECONDS", 1.0)
     monkeypatch.setattr(division, "give_leftover", spin)
     found = fuzz(1, 1_000)
-    assert re.fullmatch(r"more than 1 s of processor time in one batch, at .*test_simulation.py:\d+", found.slow[-1])
+    assert re.fullmatch(r"more than 1 s of processor time in one batch, at .*test_simulation.py:\d+", found.slow[0])
 
 
 def test_an_operator_that_leaves_a_queue_alone_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +124,7 @@ def test_an_operator_that_leaves_a_queue_alone_is_found_out(monkeypatch: pytest.
 
 def test_an_operator_that_forgets_at_a_restart_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recall, "memory_of", lambda obj: None)
-    assert re.search("accounting lost|promise lost", first_broken(range(1, 20)))
+    assert re.search("accounting lost|promise lost", first_broken((5, *range(1, 20))))  # the shortest run that shows it
 
 
 def test_an_operator_that_leaves_its_memory_damaged_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
