@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -49,7 +50,14 @@ def test_the_command_prints_the_runs_in_each_form(monkeypatch: pytest.MonkeyPatc
     def few(name: str, seed: int) -> list[DagJob]:
         return list(generate(name, seed))[:20]
 
+    runs: list[Outcome] = []
+
+    def once(seed: int, progress: Callable[[float, str], None]) -> list[Outcome]:
+        runs[:] = runs or outcomes(seed, progress)
+        return runs
+
     monkeypatch.setattr(example, "generate", few)
+    monkeypatch.setattr(example, "outcomes", once)
     assert main(["simulate", "--example", "-o", "json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert [(one["policy"], one["greedy"]) for one in printed["runs"]] == [
