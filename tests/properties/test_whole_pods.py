@@ -54,10 +54,10 @@ class TestADayOfTurns:
         assert day(8, [8, 1], [1.0, 3.0]) == pytest.approx([2, 6], abs=8 / 24)
 
     def test_a_turn_lasts_a_minute_at_least(self) -> None:
-        """Rounds each second: the level of the team of large pods rests a minute between any two changes."""
+        """Rounds each second: the level of the team of large pods rests a minute between any two changes. All repeats within 12 minutes."""
         queues = tuple(throughput(f"q{row}", float(row)) for row in range(3))
         usage, memory, changes = np.zeros((3, 1)), Memory(), list[int]()
-        for second in range(3600):
+        for second in range(1800):
             value = snapshot(queues, [8.0], [[800.0]] * 3, usage, [[8.0], [1.0], [3.0]])
             result, memory = decide(value, memory, CONFIG, START + second)
             if result.allocation[0, 0] != usage[0, 0]:
