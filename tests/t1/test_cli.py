@@ -93,7 +93,13 @@ def test_doctor_finds_a_sound_installation_and_names_what_is_taken_away(site: Li
 
 
 def test_explain_says_what_a_job_and_its_pods_wait_for(site: LiveCluster) -> None:
-    until(lambda: "exceeds the namespace's quota" in run(site, "explain", "job/train", "-n", "batch").stdout, PATIENCE_SECONDS, "an event")
+    """The Job is a late one: of a Job that has had more than 25 pods, kube-controller-manager drops the Event on the refusal."""
+    site.create(job("batch", "refused", 3, ONE_GI))
+    asking = ("explain", "job/refused", "-n", "batch")
+    try:
+        until(lambda: "exceeds the namespace's quota" in run(site, *asking).stdout, PATIENCE_SECONDS, "an Event on the refusal")
+    finally:
+        site.admin("delete", "job", "refused", "-n", "batch")
     name = site.items("pods", "batch")[0]["metadata"]["name"]
     said = run(site, "explain", f"pod/{name}", "-n", "batch").stdout
     assert "ThroughputQueue batch/queue: Elastic" in said
