@@ -541,6 +541,25 @@ class TestQuestions:
         assert main(["explain", "serving/lq", *served.arguments, "-o", "json"]) == 0
         assert json.loads(capsys.readouterr().out)["goal"] == queue["why"]
 
+    def test_pods_whose_host_port_others_have_on_each_node_get_no_advice_on_the_level(
+        self, served: Served, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        listens = pod_spec(1, "1Gi")
+        listens["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}]
+        for number in range(2):
+            holder = pod("elsewhere", f"holder-{number}", listens | {"nodeName": f"node-{number}"})
+            served.put("/api/v1/pods", {**holder, "status": {"phase": "Running"}})
+        served.put("/api/v1/pods", {**pod("batch", "waits", listens), "status": {"phase": "Pending"}})
+        status = {"demand": {"cpu": "1"}, "usage": {"cpu": "0"}}
+        served.put(TQ, stored_queue("ThroughputQueue", "batch", "tq", created="2026-01-01T00:00:02Z", status=status))
+        assert main(["explain", "batch/tq", *served.arguments, "-o", "json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["goal"].startswith("pods without a known controller: a pod asks for host port 8080/TCP. Pods outside the queue have")
+        assert not found["advice"]
+        assert main(["status", *served.arguments, "-o", "json"]) == 0
+        (queue,) = json.loads(capsys.readouterr().out)["waiting"]
+        assert queue["why"] == found["goal"]
+
     def test_status_wraps_its_sentences_on_a_terminal(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         monkeypatch.setenv("COLUMNS", "80")
         monkeypatch.setattr("sys.stdout.isatty", lambda: True)

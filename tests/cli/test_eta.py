@@ -116,6 +116,23 @@ def test_a_job_that_asks_for_a_resource_which_no_node_offers_is_said_to_start_ne
     )
 
 
+def test_a_job_whose_host_port_another_queue_has_on_each_node_is_said_to_start_never(
+    full: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listens = template("1")
+    listens["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}]
+    waits, holds = job("next", 4, 20), pod("theirs", 0, 40)
+    waits["spec"]["template"] = {"spec": listens}
+    holds["metadata"]["namespace"], holds["spec"] = "free", listens | {"nodeName": "node-0"}
+    full.put(JOBS, waits)
+    full.put(PODS, holds)
+    assert main(["eta", "batch/next", *full.arguments]) == 0
+    assert capsys.readouterr().out == (
+        "Job batch/next never starts as it is: pods outside its queue have host port 8080/TCP, which its pods ask for, on each node that "
+        "could hold one.\nLeave hostPort out, use another port, or have those pods moved.\n"
+    )
+
+
 def test_a_job_without_requests_is_said_to_start_never_where_the_queue_says_that_its_quota_refuses_them(
     full: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:

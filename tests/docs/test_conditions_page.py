@@ -15,10 +15,11 @@ from fairburst.kube.enforce.enforceability import obstacles
 from fairburst.kube.enforce.fifo_admission import Oversize
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.rounds.work_events import LARGER_THAN_LEVEL, NEVER_STARTS
+from fairburst.kube.usage.host_ports import HostPort
 from fairburst.kube.views.conditions import ConditionValue, conditions_of
 from fairburst.kube.views.explanation import CAUSES
 from fairburst.kube.views.forecast_view import START_FORECAST
-from fairburst.policy.attainability import Attainability, ClusterPace, attainability
+from fairburst.policy.attainability import Attainability, ClusterPace, PortLimit, attainability
 from fairburst.policy.decide import decide
 from fairburst.policy.model import Burst, Memory, PolicyConfig, QueueDecision, QueueKind, QueueSpec, Sporadic
 from tests.support.objects import GI, World, latency_spec, limit_range, quota
@@ -64,6 +65,8 @@ def delays() -> Iterator[Attainability | None]:
         yield attainability(
             deadline_seconds=20.0, demand_fraction=fraction, pods=4.0, fitting_pods=fitting, room_is_free=free, pace=pace
         )  # fmt: skip
+    limit = PortLimit(4.0, 2.0, "80/TCP", 2.0, 2.0)
+    yield attainability(deadline_seconds=20.0, demand_fraction=0.5, pods=4.0, room_is_free=True, pace=known, port_limit=limit)
 
 
 def produced() -> Iterator[ConditionValue]:
@@ -108,6 +111,8 @@ def of_enforcement(entry: QueueEntry, decision: QueueDecision) -> Iterator[Condi
     yield from conditions_of(entry, decision, None, (), observed_only=False, never_start=(Oversize("Job n/b", "cpu", 9.0, 8.0),))
     yield from conditions_of(entry, decision, None, (), observed_only=False, no_node={"u": ("Job b", {"cpu": 9.0})})
     yield from conditions_of(entry, decision, None, (), observed_only=False, not_offered={"u": ("Job b", "nvidia.com/gpu")})
+    taken = {"u": ("Job b", (HostPort(80, "TCP", ""),))}
+    yield from conditions_of(entry, decision, None, (), observed_only=False, ports_taken=taken)
 
 
 def test_the_page_lists_every_reason_that_is_given_and_no_other() -> None:

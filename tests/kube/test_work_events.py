@@ -123,6 +123,18 @@ def test_a_job_whose_pods_ask_for_a_resource_that_no_node_offers_is_told_which()
     assert "No node of the pool offers nvidia.com/gpu, which its pods ask for" in event.message
 
 
+def test_a_job_whose_host_port_other_pods_have_on_each_node_is_told_so() -> None:
+    told = Told("Quota")
+    listens = requesting("1", "1Gi") | {"ports": [{"hostPort": 8080}]}
+    for number in range(2):
+        told.world.put(pod("elsewhere", f"holder-{number}", listens, node=f"node-{number}", phase="Running"))
+    told.world.controller("Job", None, job("batch", "train", 1, listens))
+    told.look()
+    (event,) = told.after(WAITED_SECONDS)
+    assert (event.reason, event.warning) == ("HostPortTaken", True)
+    assert "Pods outside the queue have host port 8080/TCP, which its pods ask for, on each node" in event.message
+
+
 def test_a_new_cause_is_told_and_one_that_returns_too_soon_is_not() -> None:
     told = Told("Quota")
     work(told, "train", 100)

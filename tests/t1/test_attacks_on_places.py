@@ -80,6 +80,47 @@ def test_under_the_baseline_standard_no_queue_takes_the_host_ports_of_anothers_b
     assert all('violates PodSecurity "baseline:latest": hostPort' in one for one in said), said
 
 
+def test_a_burst_whose_host_port_another_queue_has_on_every_node_is_told_so_until_it_is_free(arena: Arena) -> None:
+    """It said Guaranteed True and Attainable True while all of its pods were Pending."""
+    cheat, hard = arena.tenant(), arena.tenant("LatencyQueue", **bursty(8))
+    cheat.create(*(with_port(pod(f"port-{number}", "10m")) for number in range(NODES)))
+    arena.wait_running(cheat.name, NODES, "a pod with the port on each node")
+    burst = job("burst", NODES)
+    burst["spec"]["template"] = with_port(burst["spec"]["template"])
+    hard.create(burst)
+    fit = said_of(arena, hard, "JobsFit", "HostPortTaken")
+    assert fit["status"] == "False"
+    assert fit["message"].startswith("Job burst: a pod asks for host port 18080/TCP. Pods outside the queue have it on each node")
+    assert said_of(arena, hard, "Attainable", "TooFewHostPorts")["status"] == "False"
+    assert said_of(arena, hard, "Guaranteed", "NotAttainable")["status"] == "False"
+    assert pending(arena, hard) == NODES
+    for number in range(NODES):
+        cheat("delete", "pod", f"port-{number}", "--now")
+    arena.wait_running(hard.name, NODES, "the burst, as its port is free")
+    said_of(arena, hard, "Guaranteed", "HardGuarantee")
+
+
+def test_a_burst_of_more_pods_in_their_nodes_network_than_nodes_is_not_attainable(arena: Arena) -> None:
+    """Their template names the container's port alone: the API server makes it the node's in the pods."""
+    hard = arena.tenant("LatencyQueue", **bursty(8))
+    burst = job("burst", 8, hostNetwork=True)
+    burst["spec"]["template"]["spec"]["containers"][0]["ports"] = [{"containerPort": 18081}]
+    hard.create(burst)
+    found = said_of(arena, hard, "Attainable", "TooFewHostPorts")
+    assert "a node runs one pod with host port 18081/TCP, and it is free for them on 2 of the 2 nodes" in found["message"]
+    arena.wait_running(hard.name, NODES, "a pod on each node")
+
+
+def said_of(arena: Arena, tenant: Tenant, type_: str, reason: str) -> JsonObject:
+    """The condition of a tenant's queue once it has that reason."""
+
+    def found() -> JsonObject:
+        condition = arena.condition(tenant.name, type_)
+        return condition if condition.get("reason") == reason else {}
+
+    return until(found, PATIENCE_SECONDS, f"condition {type_} of {tenant.name} to say {reason}")
+
+
 def with_port(made: JsonObject) -> JsonObject:
     """The pod, or the template of pods, with a port of its node."""
     container = made["spec"]["containers"][0] | {"ports": [{"containerPort": 8080, "hostPort": 18080}]}

@@ -28,6 +28,10 @@ _NEVER = {
     "ResourceNotOffered": (
         "no node of the pool offers {resource}, which its pods ask for.\nAdd nodes that do, or start their device plugin."
     ),
+    "HostPortTaken": (
+        "pods outside its queue have host port {resource}, which its pods ask for, on each node that could hold one.\n"
+        "Leave hostPort out, use another port, or have those pods moved."
+    ),
     "PodsWithoutRequests": (
         "the namespace's quota refuses its pods, because a container requests no cpu or no memory.\n"
         "Add requests, or a LimitRange with defaultRequest for both (type Container)."
@@ -61,8 +65,9 @@ async def ask(client: ApiClient, cluster: Cluster, namespace: str, name: str, ru
     from fairburst.forecast.from_cluster import learn, state_of  # noqa: PLC0415  keeps `fairburst --help` quick
     from fairburst.forecast.intervals import Calibration  # noqa: PLC0415
     from fairburst.forecast.samples import start_samples  # noqa: PLC0415
+    from fairburst.kube.queues.spaces import namespace_of  # noqa: PLC0415
     from fairburst.kube.usage.effective_requests import template_requests  # noqa: PLC0415
-    from fairburst.kube.views.conditions import NOT_OFFERED  # noqa: PLC0415
+    from fairburst.kube.views.conditions import NOT_OFFERED, PORT_TAKEN  # noqa: PLC0415
 
     seen = await cluster.look(client)
     job = seen.view.controllers.job(namespace, name)
@@ -80,6 +85,9 @@ async def ask(client: ApiClient, cluster: Cluster, namespace: str, name: str, ru
         return answer | {"state": "Ended" if present is None else "Started"}
     if missing := seen.lacking(template_requests(job.spec.template.spec)):
         return answer | {"state": NOT_OFFERED, "resource": missing}
+    taken = (demand.ports.taken.get(job.metadata.uid) for space, demand in seen.demands.items() if namespace_of(space) == namespace)
+    if (found := next(filter(None, taken), None)) is not None:
+        return answer | {"state": PORT_TAKEN, "resource": found[1][0].text}
     if hindrance := _hindrance(seen, job):
         return answer | {"state": hindrance}
     waits = start_samples(state, [asked], known.durations, known.arrivals, seed=seed, runs=runs, horizon=HORIZON_SECONDS)[asked]

@@ -181,7 +181,7 @@ def of_look(seen: Look, key: tuple[str, str, str]) -> Explanation:
         return found
     too_large = without_node(seen, row) or _no_node_for_some(status)  # no part of what waits for the queue's share
     others_wait = seen.round.waits(row) and seen.round.snapshot.unit[row].any()  # without a size only those pods are wanted
-    hindrance = _hindrance(status) or ("" if others_wait else too_large)
+    hindrance = without_port(seen, row) or _hindrance(status) or ("" if others_wait else too_large)
     found = of_round(seen.round, row, len(seen.view.nodes), seen.config.pool.capacity_window_seconds, hindrance)
     found.goal = found.goal or too_large
     if not found.goal and (left := waiting(status)):
@@ -209,6 +209,15 @@ def without_node(seen: Look, row: int) -> str:
     if missing := next(filter(None, (seen.lacking(dict.fromkeys(names, 1.0)) for _, names in sorted(pods.uncounted))), ""):
         return f"No node of the pool offers {missing}, which some of its pods ask for. Add nodes that do, or start their device plugin."
     return ""
+
+
+def without_port(seen: Look, row: int) -> str:
+    """Return a sentence on the queue's waiting pods if pods outside the queue have host ports of all of them on each node; empty if not."""
+    from fairburst.kube.usage.demand import NamespaceDemand  # noqa: PLC0415
+    from fairburst.kube.views.conditions import port_taken  # noqa: PLC0415
+
+    demand = seen.demands.get(seen.plan.queue_set.governing[row].space, NamespaceDemand())
+    return port_taken(list(demand.ports.taken.values())) if demand.waits_for_ports_alone else ""
 
 
 def _hindrance(status: dict[str, Any]) -> str:

@@ -80,6 +80,7 @@ def no_leader(leads: dict[str, Any]) -> str:
 
 def summary(seen: Look, leads: dict[str, Any], now: float) -> dict[str, Any]:
     """Return the screen as data."""
+    from fairburst.cli.explain import without_port  # noqa: PLC0415
     from fairburst.cli.queues import condition, summaries, trouble  # noqa: PLC0415
     from fairburst.quantity import format_quantity, parse_quantity  # noqa: PLC0415
 
@@ -100,7 +101,7 @@ def summary(seen: Look, leads: dict[str, Any], now: float) -> dict[str, Any]:
     ]
     outside, observed = _outside(seen), seen.plan.queue_set.observed
     reasons = {
-        one.queue: _why(one, snapshot, row)
+        one.queue: without_port(seen, row) or _why(one, snapshot, row)
         for row, one in enumerate(result.decisions)
         if snapshot.demand[row].any() and snapshot.unit[row].any()  # without a size only pods wait that no node could hold
     }

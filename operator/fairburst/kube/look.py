@@ -26,6 +26,7 @@ from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.shadow import ObservingEngine
 from fairburst.kube.usage.capacity import NodeShapes, counts, extended_offers, first_lacking
 from fairburst.kube.usage.controller_index import ControllerIndex
+from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.kube.usage.effective_requests import extended_resources
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.workloads.registry import KINDS
@@ -55,13 +56,15 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The objects and the decision. `queues`: all queue objects by (kind, namespace, name), as the API server holds them."""
+    """The objects and the decision. `queues`: all queue objects by (kind, namespace, name), as the API server holds them. `demands`: by
+    space, of the queues that take part in the decision."""
 
     config: Config
     queues: Queues
     view: ClusterView
     plan: RoundPlan
     round: DecidedRound
+    demands: Mapping[str, NamespaceDemand]
 
     def pool_nodes(self) -> dict[str, Node]:
         """Return the nodes of the pool that take pods, by name."""
@@ -175,7 +178,7 @@ async def decided(client: ApiClient, reading: Reading, queues: Queues) -> Look:
     plan = engine.round(view, reading.wall, reading.now)
     if remembered.last is None:
         raise ApiError(0, "NothingDecided", "expected a decision, found none")
-    return Look(config, queues, view, plan, remembered.last)
+    return Look(config, queues, view, plan, remembered.last, engine.demands)
 
 
 def _namespace(name: str) -> Namespace:

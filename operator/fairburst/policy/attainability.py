@@ -25,12 +25,36 @@ class ClusterPace:
     startup_seconds: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class PortLimit:
+    """That fewer pods can run at a time than a queue has or wants, because a node runs one pod at most for each of its ports.
+
+    pods: all that the queue has or wants; at_once: how many of them can run at a time. port: that which keeps most of them waiting.
+    nodes: those that could hold a pod with it; free: those of them where no pod outside the queue has it.
+    """
+
+    pods: float
+    at_once: float
+    port: str
+    nodes: float
+    free: float
+
+    def sentence(self, pods: float) -> str:
+        """Return why so many pods cannot run at a time, and what to do."""
+        return (
+            f"the guaranteed rate is {pods:.0f} pods at a time, and {self.at_once:.0f} of those that wait or run can run at a time: a node "
+            f"runs one pod with host port {self.port}, and it is free for them on {self.free:.0f} of the {self.nodes:.0f} nodes that could "
+            "hold one; leave hostPort out of the pods, or add nodes"
+        )
+
+
 class Verdict(enum.Enum):
     """Verdict on a deadline; the value is the condition's reason."""
 
     IN_TIME = "InTime"
     TOO_LATE = "TooLate"
     DOES_NOT_FIT = "DoesNotFitNodes"
+    PORTS = "TooFewHostPorts"
     NOT_MEASURED = "NoBurstMeasured"
 
 
@@ -53,6 +77,7 @@ def attainability(
     fitting_pods: float = math.inf,
     room_is_free: bool,
     pace: ClusterPace,
+    port_limit: PortLimit | None = None,
 ) -> Attainability:
     """Add up the delays ahead of a burst and compare with its deadline.
 
@@ -64,6 +89,7 @@ def attainability(
     fitting_pods : pods of that size that the nodes hold while they are empty: a sum of free capacity is no room for a pod
     room_is_free : the guaranteed rate fits in addition to the running work, so none of it has to end first
     pace : measured rates of this cluster
+    port_limit : why fewer pods can run at a time than the queue has or wants, if that is so
 
     Notes
     -----
@@ -77,6 +103,8 @@ def attainability(
             f"the guaranteed rate is {pods:.0f} pods at a time, and of that size the nodes of the pool hold {fitting_pods:.0f} even while "
             "they are empty; ask for smaller pods, or provide larger nodes",
         )
+    if port_limit is not None and min(pods, port_limit.pods) > port_limit.at_once:
+        return Attainability(Verdict.PORTS, math.inf, deadline_seconds, port_limit.sentence(pods))
     waiting = 0.0 if room_is_free else pace.release_seconds or 0.0
     slowest = min((rate for rate in (pace.creation_rate, pace.bind_rate) if rate), default=math.inf)
     creating = pods / slowest

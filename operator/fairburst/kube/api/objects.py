@@ -81,12 +81,22 @@ class Resources(Struct):
     limits: ResourceList | None = None
 
 
+class ContainerPort(Struct):
+    """core/v1 ContainerPort."""
+
+    container_port: int = 0
+    host_port: int = 0
+    protocol: str = ""
+    host_ip: str = msgspec.field(name="hostIP", default="")
+
+
 class Container(Struct):
     """core/v1 Container. An init container with `restart_policy` "Always" is a sidecar."""
 
     name: str = ""
     restart_policy: str | None = None
     resources: Resources | None = None
+    ports: list[ContainerPort] | None = None
 
 
 class SchedulingGate(Struct):
@@ -132,6 +142,7 @@ class PodSpec(Struct):
     resources: Resources | None = None
     overhead: ResourceList | None = None
     node_name: str = ""
+    host_network: bool = False
     node_selector: dict[str, str] | None = None
     priority_class_name: str = ""
     scheduling_gates: list[SchedulingGate] | None = None

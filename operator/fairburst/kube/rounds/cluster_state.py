@@ -18,8 +18,10 @@ from fairburst.kube.queues.spaces import namespace_of
 from fairburst.kube.rounds.differences import Differences
 from fairburst.kube.rounds.view import ClusterView
 from fairburst.kube.usage.capacity import LowWaterMark, NodeShapes, counts, extended_offers, first_lacking
+from fairburst.kube.usage.host_ports import HostPorts, PortUse
 from fairburst.kube.usage.outside import NodeOffer, OutsideUse
 from fairburst.kube.usage.pod_usage import RequestVector
+from fairburst.kube.usage.port_demand import PortNodes
 from fairburst.policy.arrays import FloatArray
 
 MOST_SIZES = 10_000  # pod sizes whose number that fits is cached
@@ -166,6 +168,15 @@ class ClusterState:
                 self._fitting.clear()
             self._fitting[size] = self.shapes.fitting(unit)
         return self._fitting[size]
+
+    def nodes_for(self, use: PortUse, space: str, requests: Mapping[str, float], ports: HostPorts) -> PortNodes:
+        """Return the nodes for a pod of a space with these requests and host ports. `use`: the ports that pods have now."""
+        if self._config.pool.autoscaled:
+            return PortNodes(math.inf, math.inf)
+        roomy = self.shapes.roomy(vector(self.resources, requests))
+        taken = use.taken(ports, space)
+        names = [name for name, has_room in zip(self.nodes, roomy.tolist(), strict=True) if has_room]
+        return PortNodes(len(names), sum(1 for name in names if name not in taken))
 
     def holds(self, requests: RequestVector) -> bool:
         """Return whether some node of the pool could hold a pod with these requests, in thousandths."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Collection
 
@@ -32,6 +33,7 @@ class CoreInput:
     demands : the demand of each managed namespace.
     changed_namespaces : those whose work had changed when the last round read it.
     due : when to read work that had changed again but was read just before; infinite if there is none.
+    changed_ports : the host ports whose use on nodes has changed since the last round.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class CoreInput:
         self.due = math.inf
         self._read_again_at: dict[str, float] = {}  # of the namespaces with many controllers
         self._later: set[str] = set()
+        self.changed_ports: set[int] = set()
 
     def read(self, view: ClusterView, changes: Changes, queues: GoverningQueues, wall: float, now: float) -> set[str]:
         """Read changed nodes, namespaces and work; return the namespaces whose demand was read again.
@@ -57,6 +60,7 @@ class CoreInput:
         stale = self._read_nodes(view, changes, queues)
         self._find_managed(view, changes, queues)
         view.changed_namespaces |= view.pods.expire(wall)
+        view.changed_namespaces |= self._with_moved_ports(view.pods)
         view.changed_namespaces |= self._slots.prepare(view.controllers, view.pods, queues.queue_set, moved=changes.everything)
         view.changed_namespaces |= queues.queue_set.spaces.whole(view.changed_namespaces)
         self._read_again_at = {space: at for space, at in self._read_again_at.items() if now < at}
@@ -68,7 +72,7 @@ class CoreInput:
         self._gated = gated
         self.demands.refresh(
             view, again, self._slots.desired_pods, lambda requests: self._cluster.fitting(vector(resources, requests)), gated,
-            self._cluster.lacking,
+            self._cluster.lacking, lambda space: functools.partial(self._cluster.nodes_for, view.pods.ports, space),
         )  # fmt: skip
         self.changed_namespaces = frozenset(view.changed_namespaces)
         self._later -= again
@@ -76,6 +80,12 @@ class CoreInput:
         view.changed_namespaces |= self._later
         self._note_reading(again, now)
         return touched
+
+    def _with_moved_ports(self, pods: PodIndex) -> set[str]:
+        """Return the spaces with pods that ask for a host port whose use has changed."""
+        pods.ports.watch(self)
+        moved, self.changed_ports = self.changed_ports, set[int]()
+        return {space for space, demand in self.demands.by_namespace.items() if demand.ports.asks(moved)} if moved else set()
 
     def _note_reading(self, spaces: Collection[str], now: float) -> None:
         """Set when these spaces are read again at the earliest, and when those that have to wait are."""

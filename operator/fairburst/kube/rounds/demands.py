@@ -16,7 +16,9 @@ from fairburst.kube.rounds.governing import GoverningQueues
 from fairburst.kube.rounds.next_starts import NextStarts
 from fairburst.kube.rounds.view import ClusterView
 from fairburst.kube.times import to_epoch
-from fairburst.kube.usage.demand import GROWTH_FRACTION, NamespaceDemand, namespace_demand, waiting_lines, waiting_pods
+from fairburst.kube.usage.demand import GROWTH_FRACTION, NamespaceDemand, namespace_demand
+from fairburst.kube.usage.port_demand import NodesFor
+from fairburst.kube.usage.waiting_pods import waiting_lines, waiting_pods
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.model import ClusterSnapshot, QueueKind, WaitingPods
 
@@ -48,6 +50,7 @@ class DemandTable:
         fitting: Callable[[Mapping[str, float]], float],
         gated: frozenset[str],
         lacking: Callable[[tuple[str, ...]], str],
+        nodes_for: Callable[[str], NodesFor],
     ) -> None:
         """Read the work of these namespaces again."""
         resources = view.pods.resources
@@ -66,6 +69,7 @@ class DemandTable:
                     elsewhere=view.pods.elsewhere(namespace),
                     former=former.desired_pods if former.resources == resources else (),
                     lacking=lacking,
+                    nodes_for=nodes_for(namespace),
                 )
             self.by_namespace.setdefault(namespace, NamespaceDemand())
 

@@ -70,6 +70,7 @@ class _Grounds(NamedTuple):
     too_large: list[str] | None
     no_node: Mapping[str, tuple[str, Mapping[str, float]]]
     not_offered: Mapping[str, tuple[str, str]]
+    ports_taken: Mapping[str, tuple[str, str]]
     contained: str | None
     waits: bool
 
@@ -214,6 +215,7 @@ class StatusRounds:
             None if self._reserve is None else self._reserve.too_large(entry, snapshot),
             demanded.no_node,
             demanded.not_offered,
+            demanded.ports.taken,
             self._contained.problems.get(entry.space),
             bool(exceeds(whole_demand(demanded, snapshot, row), snapshot.usage[row]).any()),
         )
@@ -231,13 +233,14 @@ class StatusRounds:
         conditions = conditions_of(
             entry,
             decision,
-            self._attainable(round_, decision, row),
+            self._attainable(round_, decision, row, demanded),
             grounds.obstacles,
             observed_only=entry.observed_only,
             too_large=grounds.too_large,
             never_start=too_large_to_start(items, snapshot, self._gates, round_.view.pods).get(entry.space),
             no_node=grounds.no_node,
             not_offered=grounds.not_offered,
+            ports_taken=grounds.ports_taken,
             contained=grounds.contained,
             lacks_reserve=self._reserve is not None and lacks_reserve(entry),
         )
@@ -354,7 +357,9 @@ class StatusRounds:
         changed, self._pace = steps != self._pace, steps
         return changed
 
-    def _attainable(self, round_: RoundContext, decision: QueueDecision, row: int) -> Attainability | None:
+    def _attainable(
+        self, round_: RoundContext, decision: QueueDecision, row: int, demand: NamespaceDemand
+    ) -> Attainability | None:  # fmt: skip
         """Return whether the promised burst can be in time on this cluster; None without a promise."""
         promised = round_.memory.promised(decision.queue)
         burst = promised.burst if promised is not None else None
@@ -372,6 +377,7 @@ class StatusRounds:
             fitting_pods=self._cluster.fitting(unit),
             room_is_free=free,
             pace=round_.view.pace.pace(round_.now),
+            port_limit=self._bursts.port_limit(decision.queue, demand, len(self._cluster.nodes)),
         )
 
     def _lead_time(self, plan: RoundPlan, queue: str, row: int) -> LeadTimeView | None:

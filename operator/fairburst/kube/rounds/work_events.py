@@ -27,7 +27,7 @@ from fairburst.kube.rounds.demands import whole_demand
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.usage.demand import HeldJob, NamespaceDemand, Owner
 from fairburst.kube.usage.gated_pods import GatedPod
-from fairburst.kube.views.conditions import LARGER_THAN_NODES, NOT_OFFERED
+from fairburst.kube.views.conditions import LARGER_THAN_NODES, NOT_OFFERED, PORT_TAKEN
 from fairburst.kube.views.explanation import NOTHING_WAITS, cause, explanation
 from fairburst.kube.views.forecast_view import START_FORECAST, StartForecast
 from fairburst.kube.workloads.registry import KINDS
@@ -42,7 +42,7 @@ FIRST_OBJECTS = 10  # of each queue that get Events; the others wait for these
 EVENTS_PER_SECOND = 5.0
 QUEUES_A_LOOK = 200  # 40 microseconds each
 LARGER_THAN_LEVEL = "LargerThanLevel"
-NEVER_STARTS = frozenset({LARGER_THAN_NODES, NOT_OFFERED, PODS_WITHOUT_REQUESTS})  # as it is: no forecast is told
+NEVER_STARTS = frozenset({LARGER_THAN_NODES, NOT_OFFERED, PORT_TAKEN, PODS_WITHOUT_REQUESTS})  # as it is: no forecast is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ class _QueueSentence:
         self, queue: str, work: WholeWork | None, demand: NamespaceDemand, plan: RoundPlan, row: int, *, refused: Container[str]
     ) -> None:
         self._no_node: Container[str] = demand.no_node
-        self._not_offered = demand.not_offered
+        self._not_offered, self._ports_taken = demand.not_offered, demand.ports.taken
         self._refused = refused
         self._queue, self._decision, self._resources = queue, plan.result.decisions[row], plan.snapshot.resources
         self._demand = whole_demand(demand, plan.snapshot, row)
@@ -205,6 +205,8 @@ class _QueueSentence:
             return LARGER_THAN_NODES, ""
         if one.uid in self._not_offered:
             return NOT_OFFERED, self._not_offered[one.uid][1]
+        if one.uid in self._ports_taken:
+            return PORT_TAKEN, self._ports_taken[one.uid][1][0].text
         if f"{one.kind} {one.name}" in self._refused:
             return PODS_WITHOUT_REQUESTS, ""
         too_large = oversize(one.name, one.need, self._resources, self._level)
@@ -219,6 +221,8 @@ class _QueueSentence:
             why = "No node of the pool could hold one of its pods, even if it were empty, so it gets no part of the pool."
         elif reason == NOT_OFFERED:
             why = f"No node of the pool offers {resource}, which its pods ask for, so it gets no part of the pool."
+        elif reason == PORT_TAKEN:
+            why = f"Pods outside the queue have host port {resource}, which its pods ask for, on each node that could hold one of them."
         elif reason == PODS_WITHOUT_REQUESTS:
             why = (
                 "The namespace's quota refuses them: each container needs requests for cpu and memory. Add requests, or a LimitRange with "

@@ -9,17 +9,20 @@ from collections import deque
 
 import numpy as np
 
+from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.policy.arrays import FloatArray
+from fairburst.policy.attainability import PortLimit
 
 BURSTS = 10
 
 
 class BurstSizes:
-    """Bounded memory: ten numbers and one pod's size for each queue."""
+    """Bounded memory: ten numbers, one pod's size and one limit by host ports for each queue."""
 
     def __init__(self) -> None:
         self._fractions: dict[str, deque[float]] = {}
         self._units: dict[str, FloatArray] = {}
+        self._limits: dict[str, tuple[str, int, PortLimit]] = {}
 
     def ended(self, queue: str, delivered: float, declared: float) -> None:
         """Note a finished burst: it used `delivered` of `declared`, dominant-share-seconds."""
@@ -37,11 +40,24 @@ class BurstSizes:
         known = self._units.get(queue)
         return now if known is None or known.shape != now.shape else known
 
+    def port_limit(self, queue: str, now: NamespaceDemand, nodes: int) -> PortLimit | None:
+        """Return how few of the queue's pods can run at a time for their host ports: now, or for its last work if it has none or the rest
+        of that. nodes: the number of the pool's; with another number the last answer does not hold any more."""
+        alone, newest = now.port_limit(alone=True), max(filter(None, now.created), default="")
+        known = self._limits.get(queue)
+        if alone is not None:
+            known = self._limits[queue] = newest, nodes, alone
+        elif known is not None and (known[1] != nodes or newest > known[0]):
+            del self._limits[queue]
+            known = None
+        return now.port_limit() or (known[2] if known is not None else None)
+
     def keep(self, queues: set[str]) -> None:
         """Drop queues that are gone."""
-        for gone in (self._fractions.keys() | self._units.keys()) - queues:
+        for gone in (self._fractions.keys() | self._units.keys() | self._limits.keys()) - queues:
             self._fractions.pop(gone, None)
             self._units.pop(gone, None)
+            self._limits.pop(gone, None)
 
 
 def pods_of(rate: FloatArray, unit: FloatArray) -> float:

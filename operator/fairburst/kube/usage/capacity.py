@@ -15,7 +15,7 @@ import numpy as np
 
 from fairburst.bounds import MOST_AMOUNT, bounded_amount
 from fairburst.kube.api.objects import DeviceClass, Node, Quantity
-from fairburst.policy.arrays import FloatArray
+from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.quantity import QuantityError, parse_quantity
 
 # Taints by which kubeadm and others keep users' pods off control planes.
@@ -88,11 +88,19 @@ class NodeShapes:
 
     def fitting(self, unit: FloatArray) -> float:
         """Return how many pods of the (K,) size `unit` fit on the empty nodes; infinite for a pod without requests."""
+        return float(self._by_node(unit).sum()) if (unit > 0).any() else math.inf
+
+    def roomy(self, unit: FloatArray) -> BoolArray:
+        """Return (M,) whether a node could hold a pod of the (K,) size `unit` if it were empty."""
+        roomy: BoolArray = self._by_node(unit) >= 1
+        return roomy
+
+    def _by_node(self, unit: FloatArray) -> FloatArray:
         asked = unit > 0
         if not asked.any():
-            return math.inf
-        by_node = np.floor(np.min(self.offers[:, asked] / unit[asked], axis=1) + 1e-9)
-        return float(np.minimum(by_node, self.pods).sum())
+            return self.pods
+        by_node: FloatArray = np.minimum(np.floor(np.min(self.offers[:, asked] / unit[asked], axis=1) + 1e-9), self.pods)
+        return by_node
 
 
 def _offered(quantity: Quantity) -> float:

@@ -13,21 +13,19 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-import numpy as np
-
 from fairburst.bounds import MOST_AMOUNT, bounded_amount
 from fairburst.kube.api.objects import PodTemplate
 from fairburst.kube.times import to_epoch
 from fairburst.kube.usage.effective_requests import template_lacks_requests, template_requests, uncounted_resources
+from fairburst.kube.usage.host_ports import HostPorts, host_ports
 from fairburst.kube.usage.pod_usage import NO_PODS, NamespaceUsage, OwnerUsage
+from fairburst.kube.usage.port_demand import NO_NODES, NodesFor, PortDemand, PortNodes
 from fairburst.kube.usage.stuck_pods import StuckPods
 from fairburst.kube.workloads.job import is_held
 from fairburst.kube.workloads.kind import Controllers, Suspendable, WorkloadKind
 from fairburst.kube.workloads.registry import KINDS
-from fairburst.policy.arrays import FloatArray
-from fairburst.policy.model import WaitingPods
+from fairburst.policy.attainability import PortLimit
 
-MOST_SIZES = 200  # of waiting pods listed for a queue; those of further sizes are listed once these have started
 GROWTH_FRACTION = 0.10  # step of unannounced work above what exists; at least one pod
 
 
@@ -50,14 +48,15 @@ class Owner:
 @dataclass(frozen=True, slots=True)
 class DesiredPods:
     """The pods that one controller wants, its object and its pods' usage, whether a quota would refuse its next pod because it names no
-    requests, and the extended resources that the pods ask for and the pool does not count. The same object as long as nothing of it
-    changes."""
+    requests, the extended resources that the pods ask for and the pool does not count, and their host ports. The same object as long as
+    nothing of it changes."""
 
     owner: Owner
     controller: Any
     usage: OwnerUsage = NO_PODS
     lacks_requests: bool = False
     uncounted: tuple[str, ...] = ()
+    ports: HostPorts = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +76,14 @@ class NamespaceDemand:
     """The demand of one namespace, its largest pod, and the controllers that lack pods. Resource units.
 
     placeable: the demand without pods that no node could hold next to the rest of their controller's: a level for them would be idle.
-    without_node: requests of existing pods that wait although no node could hold one of them alone; `placeable` leaves them out.
+    without_node: requests of existing pods that wait although no node could hold one of them alone, or beside the others with their host
+    port; `placeable` leaves them out.
     no_node: by uid of a controller whose pods no node could hold alone, its name and the requests of one; under "" pods without one.
     not_offered: likewise by uid, the name and a resource that a pod asks for and no node offers.
     desired_pods: every controller that wants or has pods. held: Jobs that fairburst has to start; `demand` includes them. waiting: pods
     without a node, future ones included, by the requests of one; a held Job counts as one, because it starts whole. The list is empty where
     pods wait that no object announces. created: when each controller with such work was created, None for work of unknown age.
-    resources: those that are counted.
+    ports: those that ask for host ports. resources: those that are counted.
     """
 
     demand: dict[str, float] = field(default_factory=dict)
@@ -98,7 +98,27 @@ class NamespaceDemand:
     not_offered: dict[str, tuple[str, str]] = field(default_factory=dict)
     waiting: list[tuple[Mapping[str, float], float]] = field(default_factory=list)
     created: set[str | None] = field(default_factory=set)
+    ports: PortDemand = field(default_factory=PortDemand)
     resources: tuple[str, ...] = ()
+
+    def port_limit(self, *, alone: bool = False) -> PortLimit | None:
+        """Return how few of the pods can run at a time for their host ports; None if all can. `alone`: if no others had these ports."""
+        if not self.ports:
+            return None
+        return self.ports.limit(sum(max(one.owner.wanted, one.owner.existing) for one in self.desired_pods), alone=alone)
+
+    @property
+    def waits_for_ports_alone(self) -> bool:
+        """Whether pods wait, and pods outside the space have host ports of all of them on each node."""
+        waiting = {one.owner.uid for one in self.desired_pods if max(one.owner.wanted, one.owner.existing) > one.usage.bound}
+        return bool(self.ports.taken) and waiting <= self.ports.taken.keys() and (None not in self.created or "" in self.ports.taken)
+
+    def add_ports(self, desired: DesiredPods, nodes: PortNodes | None, without_node: float) -> None:
+        """Add a controller whose pods ask for host ports; so many of its existing pods have no node beside the others."""
+        owner, pods = desired.owner, max(desired.owner.wanted, desired.owner.existing)
+        self.ports.add(owner.uid, f"{owner.kind} {owner.name}", desired.ports, pods, desired.usage.bound, nodes or NO_NODES)
+        for resource, amount in owner.requests.items() if without_node > 0 else ():
+            self.without_node[resource] = self.without_node.get(resource, 0.0) + without_node * amount
 
     def note_no_node(self, uid: str, name: str, requests: Mapping[str, float], missing: str) -> None:
         """Note that no node could hold a pod with these requests. `missing`: the resource that no node offers, empty if all are offered."""
@@ -131,6 +151,7 @@ def namespace_demand(
     elsewhere: Callable[[str], int] = lambda _: 0,
     former: Sequence[DesiredPods] = (),
     lacking: Callable[[tuple[str, ...]], str] = lambda _: "",
+    nodes_for: NodesFor = lambda *_: PortNodes(math.inf, math.inf),
 ) -> NamespaceDemand:
     """Return the demand of one space.
 
@@ -140,18 +161,16 @@ def namespace_demand(
     the existing pods are the whole demand. `belongs`: whether a template's pods belong to the space; `elsewhere`: how many of a
     controller's pods belong to other spaces of its namespace, because the controller's template or the queues have changed since.
     `former`: as the last call returned them for the same resources. A controller that has not changed since is not read again. `lacking`:
-    the first of some uncounted resources that no node offers, empty if there is none.
+    the first of some uncounted resources that no node offers, empty if there is none. `nodes_for`: the nodes for pods with host ports.
     """
     stuck = StuckPods.of(usage, resources, fitting, lacking)
     result = NamespaceDemand(unit=dict(stuck.unit), without_node=dict(stuck.amounts), resources=resources)
-    equal = _EqualPods(resources, fitting)
+    equal = _EqualPods(resources, fitting, nodes_for)
     known = {desired.owner.uid: desired for desired in former}
     for kind, controller, stored, wanted in _creating_pods(controllers, owner_usage):
         if not belongs(controller.spec.template):
             continue
-        desired = known.get(controller.metadata.uid)
-        if desired is None or desired.controller is not controller or desired.usage is not stored or desired.owner.wanted != wanted:
-            desired = _desired_pods(kind.name, controller, stored, wanted, equal)
+        desired = _desired_pods(known.get(controller.metadata.uid), kind.name, controller, stored, wanted, equal)
         owner = desired.owner
         requests, existing, apart = owner.requests, owner.existing, elsewhere(owner.uid)
         pods = max(wanted, existing, elastic.get(owner.uid, 0) if elastic else 0)
@@ -159,8 +178,10 @@ def namespace_demand(
             result.desired_pods.append(desired)
             result.created.add(controller.metadata.creation_timestamp)
         missing = lacking(desired.uncounted) if desired.uncounted else ""
-        same = equal.to(requests, missing)
-        placeable = max(existing, min(pods, same.fits)) if same.fits >= 1 else stored.bound
+        same = equal.to(requests, missing, desired.ports)
+        placeable = same.placeable_of(pods, existing, max(stored.bound, apart))
+        if desired.ports and pods:
+            result.add_ports(desired, same.nodes, existing - placeable if same.fits >= 1 else 0.0)
         if pods and same.fits < 1:
             result.note_no_node(owner.uid, f"{owner.kind} {owner.name}", requests, missing)
             stuck.take(requests, existing - apart - stored.bound)
@@ -177,6 +198,7 @@ def namespace_demand(
     announced = equal.add_to(result)
     _add_to_come(result, controllers, resources, fitting, belongs, lacking)
     _add_unannounced(result, usage, announced, stuck, grows=not gated)
+    result.ports.add_unannounced(usage, resources, nodes_for)
     if usage.unannounced:
         result.waiting.clear()
     for amounts in (result.demand, result.placeable, result.unit):
@@ -196,6 +218,7 @@ class _Sum:
     existing: float = 0
     waiting: float = 0
     sets_unit: bool = False
+    nodes: PortNodes | None = None
 
     def add(self, pods: float, placeable: float, existing: float, *, sets_unit: bool) -> None:
         """Add one controller's pods, apart from those that wait. `sets_unit`: whether they count for the queue's largest pod."""
@@ -204,14 +227,20 @@ class _Sum:
         self.existing += existing
         self.sets_unit |= sets_unit
 
+    def placeable_of(self, pods: float, existing: float, bound: float) -> float:
+        """Return how many of a controller's pods, `existing` and `bound` ones among them, the empty nodes hold."""
+        if self.fits < 1:
+            return bound
+        return max(existing if self.nodes is None else bound, min(pods, self.fits))
+
 
 class _EqualPods:
     """Sums over a namespace's controllers by the requests of their pods. Thousands of its Jobs have few different ones."""
 
-    def __init__(self, resources: tuple[str, ...], fitting: Callable[[Mapping[str, float]], float]) -> None:
+    def __init__(self, resources: tuple[str, ...], fitting: Callable[[Mapping[str, float]], float], nodes_for: NodesFor) -> None:
         self.resources = resources
-        self._fitting = fitting
-        self._sums: dict[tuple[float | str, ...], _Sum] = {}
+        self._fitting, self._nodes_for = fitting, nodes_for
+        self._sums: dict[tuple[object, ...], _Sum] = {}
         self._by_identity: dict[int, _Sum] = {}
         self._counted: dict[int, tuple[Mapping[str, float], tuple[Mapping[str, float], tuple[str, ...]]]] = {}
 
@@ -224,10 +253,13 @@ class _EqualPods:
             known = self._counted[id(requests)] = requests, split
         return known[1]
 
-    def to(self, requests: Mapping[str, float], missing: str = "") -> _Sum:
-        """Return the sums to which a controller with these requests is added. `missing`: a resource that no node offers to its pods."""
+    def to(self, requests: Mapping[str, float], missing: str = "", ports: HostPorts = ()) -> _Sum:
+        """Return the sums to which a controller with these requests is added. `missing`: a resource that no node offers to its pods;
+        `ports`: their host ports."""
         if missing:
             return self._sums.setdefault((missing, *self._key(requests)), _Sum(requests, 0.0))
+        if ports:
+            return self._with_ports(requests, ports)
         same = self._by_identity.get(id(requests))
         if same is None or same.requests is not requests:
             key = self._key(requests)
@@ -235,6 +267,13 @@ class _EqualPods:
             if same is None:
                 same = self._sums[key] = self._by_identity[id(requests)] = _Sum(requests, self._fitting(requests))
         return same
+
+    def _with_ports(self, requests: Mapping[str, float], ports: HostPorts) -> _Sum:
+        key = (ports, *self._key(requests))
+        if key not in self._sums:
+            nodes = self._nodes_for(requests, ports)
+            self._sums[key] = _Sum(requests, min(self._fitting(requests), nodes.room), nodes=nodes)
+        return self._sums[key]
 
     def _key(self, requests: Mapping[str, float]) -> tuple[float, ...]:
         return tuple([requests.get(resource, 0.0) for resource in self.resources])
@@ -253,17 +292,22 @@ class _EqualPods:
         return announced
 
 
-def _desired_pods(kind: str, controller: Any, stored: OwnerUsage, wanted: int, equal: _EqualPods) -> DesiredPods:
-    """Return the pods that a controller wants, with the requests of its newest pod, or of its template while it has none."""
+def _desired_pods(
+    former: DesiredPods | None, kind: str, controller: Any, stored: OwnerUsage, wanted: int, equal: _EqualPods
+) -> DesiredPods:
+    """Return the pods that a controller wants, with the requests of its newest pod, or of its template while it has none: `former` if
+    nothing has changed."""
+    if former is not None and former.controller is controller and former.usage is stored and former.owner.wanted == wanted:
+        return former
     metadata, template = controller.metadata, controller.spec.template
     requests: Mapping[str, float] = stored.newest_requests
-    uncounted = stored.newest_uncounted
+    uncounted, ports = stored.newest_uncounted, stored.newest_ports
     if not requests:
-        requests, uncounted = equal.requests_of(template)
+        (requests, uncounted), ports = equal.requests_of(template), host_ports(template.spec)
     existing = stored.active - stored.terminating
     owner = Owner(kind, metadata.namespace, metadata.name, metadata.uid, wanted, existing, requests)
     lacks = _lacks_requests(stored.newest_requests, template, equal.resources)
-    return DesiredPods(owner, controller, stored, lacks, uncounted)
+    return DesiredPods(owner, controller, stored, lacks, uncounted, ports)
 
 
 def _creating_pods(
@@ -337,37 +381,3 @@ def _add_unannounced(
                 step = step if unannounced - without_node > 1e-9 * stored else 0.0
             result.demand[resource] = result.demand.get(resource, 0.0) + unannounced + step
             result.placeable[resource] = result.placeable.get(resource, 0.0) + unannounced - without_node + step
-
-
-def waiting_lines(demand: NamespaceDemand, resources: tuple[str, ...]) -> tuple[FloatArray, FloatArray] | None:
-    """Return (L, K) requests and (L,) counts of a namespace's waiting pods, equal ones together; None if none are listed.
-
-    At most `MOST_SIZES` sizes are listed: each costs every round something, and a tenant may create a Job of another size every second.
-    """
-    lines = dict[tuple[float, ...], float]()
-    for requests, count in demand.waiting:
-        if count > 0:
-            request = tuple([min(requests.get(resource, 0.0), MOST_AMOUNT) for resource in resources])
-            if request in lines:
-                lines[request] += count
-            elif len(lines) < MOST_SIZES and any(request):
-                lines[request] = count
-    if not lines:
-        return None
-    return np.array(list(lines), dtype=np.float64), np.minimum(list(lines.values()), MOST_AMOUNT)
-
-
-def waiting_pods(former: WaitingPods | None, changed: Mapping[int, tuple[FloatArray, FloatArray] | None]) -> WaitingPods | None:
-    """Return `former` with the `waiting_lines` of the changed rows in place of their former ones; None without any. O(L log L) in numpy.
-
-    A queue's pods have no order: the scheduler skips a pod that does not fit.
-    """
-    parts = [(np.full(len(lines[1]), row), *lines) for row, lines in changed.items() if lines is not None]
-    if former is not None:
-        kept = ~np.isin(former.row, np.fromiter(changed, np.int64, len(changed)))
-        parts.append((former.row[kept], former.request[kept], former.count[kept]))
-    if not any(len(part[0]) for part in parts):
-        return None
-    row, request, count = (np.concatenate(column) for column in zip(*parts, strict=True))
-    order = np.argsort(row, kind="stable")
-    return WaitingPods(row[order], request[order], count[order])

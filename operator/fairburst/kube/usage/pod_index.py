@@ -20,8 +20,9 @@ from fairburst.kube.api.objects import JOB_TRACKING, Pod, controller_of
 from fairburst.kube.names import GATE, LANE_OF_CLASS, SIZE_CLASSES
 from fairburst.kube.queues.spaces import UNDIVIDED, Spaces, namespace_of
 from fairburst.kube.usage.effective_requests import containers_without_requests, counted_until, milli_requests, uncounted_resources
+from fairburst.kube.usage.host_ports import PortUse, host_ports
 from fairburst.kube.usage.lane_pods import LanePods
-from fairburst.kube.usage.pod_sums import EndedLately, NamespaceSums, OwnerSums, PodFacts, count_key, mark
+from fairburst.kube.usage.pod_sums import EndedLately, NamespaceSums, OwnerSums, PodFacts, count_key, mark, mark_unannounced
 from fairburst.kube.usage.pod_usage import NO_PODS, Amounts, ClassUsage, NamespaceUsage, NodeUsage, NodeWatcher, OwnerUsage, RequestVector
 from fairburst.kube.usage.vector_sums import VectorBag, VectorSum
 from fairburst.kube.workloads.registry import ANNOUNCED_KINDS
@@ -46,6 +47,7 @@ class PodIndex:
         self.by_class = by_class
         self.spaces = spaces
         self._lanes = LanePods()
+        self.ports = PortUse()
         self._facts: dict[tuple[str, str], PodFacts] = {}
         self._namespaces: dict[str, NamespaceSums] = {}
         self._owners: dict[tuple[str, str], OwnerSums] = {}  # by namespace and uid
@@ -138,6 +140,7 @@ class PodIndex:
             vectors=dict(entry.stored.vectors),
             bound_vectors=dict(entry.bound.vectors),
             uncounted=dict(entry.uncounted),
+            ported=dict(entry.ported),
             pods_without_requests=frozenset(entry.without_requests),
             unannounced=frozenset(entry.unannounced),
             pods=entry.stored.sum.count,
@@ -195,8 +198,8 @@ class PodIndex:
             newest = self._amounts(entry.newest_requests, empty=True)
             lately = entry.ended - entry.settled
             entry.usage = OwnerUsage(
-                entry.active, entry.bound, entry.terminating, entry.ended, lately, newest, entry.newest_uncounted
-            )  # fmt: skip
+                entry.active, entry.bound, entry.terminating, entry.ended, lately, newest, entry.newest_uncounted, entry.newest_ports
+            )
         return entry.usage
 
     def owners_in(self, space: str) -> Callable[[str], OwnerUsage]:
@@ -292,6 +295,7 @@ class PodIndex:
             gated=pod.gate_index(GATE) is not None,
             lacks_requests=not ended and bool(containers_without_requests(pod, self.resources)),
             uncounted=() if amounts.keys() <= self._counted else uncounted_resources(amounts, self._counted),
+            ports=host_ports(pod.spec),
         )
 
     def _account(self, facts: PodFacts, sign: int) -> None:
@@ -305,6 +309,8 @@ class PodIndex:
                 watcher.changed_nodes.add(facts.node)
             sums = self._nodes.setdefault(facts.node, {})
             name = None if facts.unmanaged else facts.space
+            if facts.ports:
+                self.ports.account(facts.ports, facts.node, name, sign)
             each = sums.setdefault(name, VectorSum(len(self.resources)))
             each.add(facts.requests, sign)
             if not each.count:
@@ -335,7 +341,7 @@ class PodIndex:
                 if facts.lacks_requests:
                     mark(entry.without_requests, facts.name, sign)
             if facts.owner_kind not in ANNOUNCED_KINDS and not facts.ended:
-                mark(entry.unannounced, facts.name, sign)
+                mark_unannounced(entry, facts, sign)
         if not entry.total:
             del self._namespaces[facts.space]
 
@@ -362,7 +368,7 @@ class PodIndex:
             self._idle_owners.pop(key, None)
             if facts.created >= entry.newest:
                 entry.newest, entry.newest_requests = facts.created, facts.requests
-                entry.newest_uncounted = facts.uncounted
+                entry.newest_uncounted, entry.newest_ports = facts.uncounted, facts.ports
         elif not entry.pods:
             self._rest(facts)
 

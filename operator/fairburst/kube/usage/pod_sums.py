@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass
+from typing import TypeVar
 
+from fairburst.kube.usage.host_ports import HostPorts
 from fairburst.kube.usage.pod_usage import NamespaceUsage, OwnerUsage, RequestVector
 from fairburst.kube.usage.vector_sums import VectorBag, VectorSum
 
@@ -16,7 +18,8 @@ class NamespaceSums:
     """The sums over one space's pods."""
 
     __slots__ = (
-        "bound", "by_class", "gated", "stored", "total", "unannounced", "uncounted", "unmanaged_stored", "usage", "without_requests",
+        "bound", "by_class", "gated", "ported", "stored", "total", "unannounced", "uncounted", "unmanaged_stored", "usage",
+        "without_requests",
     )  # fmt: skip
 
     def __init__(self, width: int) -> None:
@@ -28,6 +31,7 @@ class NamespaceSums:
         self.without_requests: set[str] = set()
         self.unannounced: set[str] = set()
         self.uncounted = Counter[tuple[RequestVector, tuple[str, ...]]]()
+        self.ported = Counter[tuple[RequestVector, HostPorts, bool]]()
 
 
 @dataclass(slots=True)
@@ -43,6 +47,7 @@ class OwnerSums:
     newest: tuple[str, str] = ("", "")
     newest_requests: RequestVector = ()
     newest_uncounted: tuple[str, ...] = ()
+    newest_ports: HostPorts = ()
     usage: OwnerUsage | None = None  # what a reader gets; None: not read since the last change
 
 
@@ -98,13 +103,24 @@ class PodFacts:
     gated: bool
     lacks_requests: bool
     uncounted: tuple[str, ...] = ()
+    ports: HostPorts = ()
 
 
-def count_key(counts: Counter[tuple[RequestVector, tuple[str, ...]]], key: tuple[RequestVector, tuple[str, ...]], sign: int) -> None:
+K = TypeVar("K")
+
+
+def count_key(counts: Counter[K], key: K, sign: int) -> None:
     """Count a pod with this key once more (+1) or once less (-1)."""
     counts[key] += sign
     if not counts[key]:
         del counts[key]
+
+
+def mark_unannounced(sums: NamespaceSums, facts: PodFacts, sign: int) -> None:
+    """Add a pod that no known object announces (+1) or remove it (-1)."""
+    mark(sums.unannounced, facts.name, sign)
+    if facts.ports:
+        count_key(sums.ported, (facts.requests, facts.ports, facts.bound), sign)
 
 
 def mark(names: set[str], name: str, sign: int) -> None:

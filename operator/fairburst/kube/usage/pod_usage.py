@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from fairburst.kube.usage.host_ports import HostPorts
+
 RequestVector = tuple[int, ...]
 Amounts = dict[str, float]
 
@@ -27,7 +29,8 @@ class NamespaceUsage:
     unannounced: names of live pods whose successors no known object announces: bare ones, and those of other controllers. pods: the number
     of counted pods. unmanaged_stored: of the namespace's unmanaged pods. by_class: sums by the priority classes of small and
     large jobs, if there are any. vectors, bound_vectors: how many pods of `stored` and `bound` have each request vector. uncounted: how
-    many pods of `stored` that are not bound have each request vector together with extended resources that are not counted.
+    many pods of `stored` that are not bound have each request vector together with extended resources that are not counted. ported:
+    how many of the unannounced pods have each request vector together with host ports, and how many of those are bound.
     """
 
     bound: Amounts
@@ -41,6 +44,7 @@ class NamespaceUsage:
     vectors: dict[RequestVector, int] = field(default_factory=dict)
     bound_vectors: dict[RequestVector, int] = field(default_factory=dict)
     uncounted: dict[tuple[RequestVector, tuple[str, ...]], int] = field(default_factory=dict)
+    ported: dict[tuple[RequestVector, HostPorts, bool], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ class OwnerUsage:
     active: pods that have not ended. bound: those of them that have a node. terminating: those of them being deleted.
     ended: pods that ended while the Job controller tracked them, since the index began. lately: those of them that ended in the last
     `COUNTED_SECONDS`. newest_requests: of the newest pod seen, also after its end. newest_uncounted: the extended resources of the same
-    pod that are not counted.
+    pod that are not counted. newest_ports: its host ports.
     """
 
     active: int
@@ -60,6 +64,7 @@ class OwnerUsage:
     lately: int
     newest_requests: Amounts
     newest_uncounted: tuple[str, ...] = ()
+    newest_ports: HostPorts = ()
 
 
 NO_PODS = OwnerUsage(0, 0, 0, 0, 0, {})

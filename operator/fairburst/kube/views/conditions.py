@@ -10,15 +10,19 @@ from fairburst.kube.enforce.enforceability import NAMED_AT_MOST, Obstacle
 from fairburst.kube.enforce.fifo_admission import Oversize
 from fairburst.kube.modes import observe
 from fairburst.kube.queues.queue_set import INTERNAL_ERROR, QueueEntry
+from fairburst.kube.usage.host_ports import HostPorts
 from fairburst.policy.attainability import Attainability, Verdict
 from fairburst.policy.model import GuaranteeClass, QueueDecision, QueueKind
 from fairburst.quantity import format_quantity
 
 ATTAINABLE = "Attainable"  # a forecast
 NEVER_FITS = "NeverFits"  # the job runs in parts, so nothing waits for an action
-LARGER_THAN_NODES, NOT_OFFERED = "LargerThanNodes", "ResourceNotOffered"
+LARGER_THAN_NODES, NOT_OFFERED, PORT_TAKEN = "LargerThanNodes", "ResourceNotOffered", "HostPortTaken"
 NO_RESERVE = "It keeps no reserve for small Jobs, as its namespace has several queues: for one, use a namespace of its own."
-_ATTAINABLE = {Verdict.IN_TIME: "True", Verdict.TOO_LATE: "False", Verdict.DOES_NOT_FIT: "False", Verdict.NOT_MEASURED: "Unknown"}
+_ATTAINABLE = {
+    Verdict.IN_TIME: "True", Verdict.TOO_LATE: "False", Verdict.DOES_NOT_FIT: "False", Verdict.PORTS: "False",
+    Verdict.NOT_MEASURED: "Unknown",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ def conditions_of(
     never_start: Sequence[Oversize] | None = None,
     no_node: Mapping[str, tuple[str, Mapping[str, float]]] | None = None,
     not_offered: Mapping[str, tuple[str, str]] | None = None,
+    ports_taken: Mapping[str, tuple[str, HostPorts]] | None = None,
     contained: str | None = None,
     lacks_reserve: bool = False,
 ) -> list[ConditionValue]:
@@ -51,7 +56,7 @@ def conditions_of(
     decision: None for a queue that governs no namespace.
     too_large: a sentence for each job whose request exceeds the pool.
     never_start: work that starts whole or not at all, and needs more than the queue's level.
-    no_node, not_offered: as in NamespaceDemand.
+    no_node, not_offered: as in NamespaceDemand. ports_taken: as PortDemand.taken.
     contained: the step that an internal error prevented for this queue.
     lacks_reserve: whether the queue keeps no reserve for small jobs because its namespace has several queues.
 
@@ -63,8 +68,8 @@ def conditions_of(
     if decision.kind is QueueKind.LATENCY:
         found += [_guaranteed(decision, attainable), _attainable(attainable)]
     found.append(_enforced(entry, decision, obstacles, observed_only=observed_only, lacks_reserve=lacks_reserve))
-    if too_large is not None or never_start is not None or no_node or not_offered:
-        found.append(_jobs_fit(too_large or (), never_start or (), no_node or {}, not_offered or {}))
+    if too_large is not None or never_start is not None or no_node or not_offered or ports_taken:
+        found.append(_jobs_fit(too_large or (), never_start or (), no_node or {}, not_offered or {}, ports_taken or {}))
     if contained is not None:
         found.append(ConditionValue("Ready", "False", INTERNAL_ERROR, contained))
     else:
@@ -135,12 +140,13 @@ def _enforced(
 
 def _jobs_fit(
     too_large: Sequence[str], never_start: Sequence[Oversize], no_node: Mapping[str, tuple[str, Mapping[str, float]]],
-    not_offered: Mapping[str, tuple[str, str]],
+    not_offered: Mapping[str, tuple[str, str]], ports_taken: Mapping[str, tuple[str, HostPorts]],
 ) -> ConditionValue:  # fmt: skip
     # Each has a remedy of its own. The level comes first: its owner can change that without new nodes.
     found = [("LargerThanLevel", _never_start(never_start))] if never_start else []
     found += [(LARGER_THAN_NODES, _no_node(list(no_node.values())))] if no_node else []
     found += [(NOT_OFFERED, _not_offered(list(not_offered.values())))] if not_offered else []
+    found += [(PORT_TAKEN, port_taken(list(ports_taken.values())))] if ports_taken else []
     if found:
         return ConditionValue("JobsFit", "False", found[0][0], " ".join(message for _, message in found))
     if not too_large:
@@ -174,6 +180,17 @@ def _not_offered(found: Sequence[tuple[str, str]]) -> str:
     named = [f"{name}: a pod asks for {resource}." for name, resource in sorted(found)]
     waits = "it waits and gets" if len(named) == 1 else "they wait and get"
     what = f"No node of the pool offers that, so {waits} no part of the pool: add nodes that do, or start their device plugin."
+    return f"{_first(named)} {what}"
+
+
+def port_taken(found: Sequence[tuple[str, HostPorts]]) -> str:
+    """Return why these controllers' pods wait, each with its name and the ports, and what to do."""
+    named = [f"{name}: a pod asks for host port {ports[0].text}." for name, ports in sorted(found)]
+    it, waits, port = ("it", "it waits", "use another port") if len(named) == 1 else ("them", "they wait", "use other ports")
+    what = (
+        f"Pods outside the queue have {it} on each node of the pool that could hold the pod, so {waits} until one of them ends: leave "
+        f"hostPort out, {port}, or have those pods moved."
+    )
     return f"{_first(named)} {what}"
 
 
