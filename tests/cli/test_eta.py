@@ -45,7 +45,7 @@ def pod(owner: str, number: int, started: float, ended: float | None = None) -> 
 @pytest.fixture
 def full(tmp_path: Path) -> Iterator[Served]:
     """A node of 10 cpu that a Job fills since 40 s; pods of an earlier Job took 100 s; another Job waits."""
-    found = Served(tmp_path, LQ, TQ, LEASES, *CORE, *WORK)
+    found = Served(tmp_path, LQ, TQ, LEASES, "/apis/node.k8s.io/v1/runtimeclasses", *CORE, *WORK)
     status = {"allocatable": {"cpu": "10", "memory": "64Gi"}, "conditions": [{"type": "Ready", "status": "True"}]}
     found.put("/api/v1/nodes", {"metadata": {"name": "node-0", "labels": {}}, "status": status})
     for namespace in ("batch", "free"):
@@ -100,6 +100,18 @@ def test_a_job_with_a_pod_that_no_node_can_hold_is_said_to_start_never(full: Ser
         "Job batch/next never starts as it is: no node of the pool could hold one of its pods, even if it were empty.\n"
         "Make its pods smaller, or add larger nodes.\n"
     )
+
+
+def test_a_job_is_as_large_as_its_pods_with_the_overhead_of_their_class(full: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    full.put("/apis/node.k8s.io/v1/runtimeclasses", {"metadata": {"name": "sandbox"}, "overhead": {"podFixed": {"cpu": "10"}}})
+    sandboxed = job("next", 4, 20)
+    sandboxed["spec"]["template"] = {"spec": template("1") | {"runtimeClassName": "sandbox"}}
+    full.put(JOBS, sandboxed)
+    assert main(["eta", "batch/next", *full.arguments]) == 0
+    assert capsys.readouterr().out.startswith("Job batch/next never starts as it is: no node of the pool could hold one of its pods")
+    full.api.refuse("GET", "/apis/node.k8s.io/v1/runtimeclasses", 403)
+    assert main(["eta", "batch/next", "--runs", "5", *full.arguments]) == 0
+    assert "never" not in capsys.readouterr().out, "the classes may not be read"
 
 
 def test_a_job_that_asks_for_a_resource_which_no_node_offers_is_said_to_start_never(

@@ -133,6 +133,18 @@ def test_work_that_asks_for_a_resource_that_no_node_offers_is_told_so_unless_a_d
     wait_for_condition(site, "gpus", "JobsFit", "ResourceNotOffered")
 
 
+def test_a_held_job_is_as_large_as_its_pods_with_the_overhead_of_their_class(site: OperatedCluster) -> None:
+    sandbox = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "sandbox"}, "handler": "runc"}
+    site.create(sandbox | {"overhead": {"podFixed": {"cpu": "500m", "memory": "64Mi"}}})
+    held = work.job("sandboxed", "work", 2, pod_spec("1", "1Gi", runtimeClassName="sandbox"))
+    site.create(namespace("sandboxed"), queue("ThroughputQueue", {"enforcement": "Suspend", "suspended": True}, "sandboxed"))
+    until(lambda: site.status("sandboxed"), PATIENCE_SECONDS, "the queue to be decided on")
+    site.create(held)
+    until(lambda: site.status("sandboxed").get("demand", {}).get("cpu") == "3", PATIENCE_SECONDS, "a demand of two pods of 1500m")
+    site.cluster.kubectl("delete", "runtimeclass", "sandbox")
+    until(lambda: site.status("sandboxed").get("demand", {}).get("cpu") == "2", PATIENCE_SECONDS, "a demand without the class")
+
+
 def test_the_largest_allowed_spec_is_taken_in(site: OperatedCluster) -> None:
     bursts = [scheduled(f"2030-01-{1 + n // 24:02d}T{n % 24:02d}:00:00Z", resources={"cpu": 1, "memory": "1Gi"}) for n in range(500)]
     site.create(namespace("large"), queue("LatencyQueue", {"arrival": {"schedule": {"bursts": bursts}}}, "large"))

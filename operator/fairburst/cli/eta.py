@@ -66,7 +66,6 @@ async def ask(client: ApiClient, cluster: Cluster, namespace: str, name: str, ru
     from fairburst.forecast.intervals import Calibration  # noqa: PLC0415
     from fairburst.forecast.samples import start_samples  # noqa: PLC0415
     from fairburst.kube.queues.spaces import namespace_of  # noqa: PLC0415
-    from fairburst.kube.usage.effective_requests import template_requests  # noqa: PLC0415
     from fairburst.kube.views.conditions import NOT_OFFERED, PORT_TAKEN  # noqa: PLC0415
 
     seen = await cluster.look(client)
@@ -83,7 +82,7 @@ async def ask(client: ApiClient, cluster: Cluster, namespace: str, name: str, ru
     answer: dict[str, Any] = {"job": asked, "endedPods": known.ended_pods, "runs": runs}
     if present is None or present.has_started:
         return answer | {"state": "Ended" if present is None else "Started"}
-    if missing := seen.lacking(template_requests(job.spec.template.spec)):
+    if missing := seen.lacking(seen.requests_of(job.spec.template)):
         return answer | {"state": NOT_OFFERED, "resource": missing}
     taken = (demand.ports.taken.get(job.metadata.uid) for space, demand in seen.demands.items() if namespace_of(space) == namespace)
     if (found := next(filter(None, taken), None)) is not None:

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,7 +18,18 @@ from fairburst.config import Config, parse_config
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, Forbidden, NotFound
 from fairburst.kube.api.informer import Informer
-from fairburst.kube.api.objects import DEVICE_CLASSES, LIVE_PODS, DeviceClass, Namespace, Node, Pod
+from fairburst.kube.api.objects import (
+    DEVICE_CLASSES,
+    LIVE_PODS,
+    RUNTIME_CLASSES,
+    DeviceClass,
+    Namespace,
+    Node,
+    Object,
+    Pod,
+    PodTemplate,
+    RuntimeClass,
+)
 from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.memories import Memories
 from fairburst.kube.queues.listing import Queues, read_queues
@@ -27,11 +38,13 @@ from fairburst.kube.shadow import ObservingEngine
 from fairburst.kube.usage.capacity import NodeShapes, counts, extended_offers, first_lacking
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.demand import NamespaceDemand
-from fairburst.kube.usage.effective_requests import extended_resources
+from fairburst.kube.usage.effective_requests import extended_resources, overheads_of, template_requests, with_overhead
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.workloads.registry import KINDS
 from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, RoundResult
 from fairburst.whatif.rounds import DecidedRound
+
+Item = TypeVar("Item", bound=Object)
 
 CONFIG_KEY = "fairburst.yaml"
 
@@ -39,7 +52,7 @@ CONFIG_KEY = "fairburst.yaml"
 @dataclass(frozen=True, slots=True)
 class Reading:
     """All objects, read at one time. wall: seconds since the epoch; now: monotonic seconds. device_classes: None if they may not be
-    read."""
+    read; runtime_classes: empty then."""
 
     config: Config
     queues: Queues
@@ -50,6 +63,7 @@ class Reading:
     limit_ranges: Mapping[tuple[str, str], LimitRange]
     controllers: Mapping[str, Mapping[tuple[str, str], Any]]
     device_classes: Mapping[tuple[str, str], DeviceClass] | None
+    runtime_classes: Mapping[tuple[str, str], RuntimeClass]
     wall: float
     now: float
 
@@ -75,6 +89,10 @@ class Look:
         """Return the first extended resource among these requests that no node offers; empty if there is none, or that is not known."""
         offered = extended_offers(self.pool_nodes().values(), self.view.device_classes, autoscaled=self.config.pool.autoscaled)
         return first_lacking(extended_resources(requests), offered)
+
+    def requests_of(self, template: PodTemplate) -> Mapping[str, float]:
+        """Return the requests of one of a template's pods, with the overhead of its RuntimeClass."""
+        return with_overhead(template_requests(template.spec), template.spec, overheads_of(self.view.runtime_classes))
 
     def shapes(self) -> NodeShapes:
         """Return the capacities of these nodes."""
@@ -133,12 +151,13 @@ async def read_cluster(client: ApiClient, config: Config) -> Reading:
     work = {kind: informer.store for kind, informer in controllers.items()}
     return Reading(
         config, queues, pods.store, nodes.store, namespaces.store, quotas.store, limit_ranges.store, work,
-        await _device_classes(client), wall, now,
+        await _if_allowed(client, DEVICE_CLASSES, DeviceClass), await _if_allowed(client, RUNTIME_CLASSES, RuntimeClass) or {}, wall, now,
     )  # fmt: skip
 
 
-async def _device_classes(client: ApiClient) -> Mapping[tuple[str, str], DeviceClass] | None:
-    informer = Informer(client, DEVICE_CLASSES, DeviceClass, _ignored, optional=True)
+async def _if_allowed(client: ApiClient, path: str, item: type[Item]) -> Mapping[tuple[str, str], Item] | None:
+    """Return a collection of the cluster's classes, which a user without the operator's rights may not read; None then."""
+    informer = Informer(client, path, item, _ignored, optional=True)
     try:
         await informer.read()
     except Forbidden:
@@ -162,6 +181,7 @@ async def decided(client: ApiClient, reading: Reading, queues: Queues) -> Look:
         controllers=ControllerIndex(),
         nodes=reading.nodes,
         device_classes=reading.device_classes,
+        runtime_classes=reading.runtime_classes,
         namespaces={**reading.namespaces, **{("", name): _namespace(name) for name in new}},
         quotas=reading.quotas,
         limit_ranges=reading.limit_ranges,

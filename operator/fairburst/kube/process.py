@@ -26,7 +26,7 @@ from fairburst.kube.api.errors import ApiError, CredentialsError
 from fairburst.kube.api.first_answer import first_answer
 from fairburst.kube.api.informer import Informer, silence
 from fairburst.kube.api.lease import LeaderElection, LeaseTimes
-from fairburst.kube.api.objects import DEVICE_CLASSES, LIVE_PODS, DeviceClass, Namespace, Node, Pod
+from fairburst.kube.api.objects import DEVICE_CLASSES, LIVE_PODS, RUNTIME_CLASSES, DeviceClass, Namespace, Node, Pod, RuntimeClass
 from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.api.retry import WriteRetries
 from fairburst.kube.api.served_certificate import CertificateError
@@ -117,6 +117,7 @@ class Operator:
         )  # fmt: skip
         self._nodes = Informer(client, "/api/v1/nodes", Node, self._mark, on_rewind=self._list_queues)
         self._device_classes = Informer(client, DEVICE_CLASSES, DeviceClass, self._mark, optional=True)
+        self._runtime_classes = Informer(client, RUNTIME_CLASSES, RuntimeClass, self._mark, optional=True)
         self._namespaces = Informer(client, "/api/v1/namespaces", Namespace, self._mark)
         self._quotas = Informer(client, "/api/v1/resourcequotas", ResourceQuota, self._mark)
         self._limit_ranges = Informer(client, "/api/v1/limitranges", LimitRange, self._mark)
@@ -131,6 +132,7 @@ class Operator:
             controllers=ControllerIndex(),
             nodes=self._nodes.store,
             device_classes=self._device_classes.store,
+            runtime_classes=self._runtime_classes.store,
             namespaces=self._namespaces.store,
             quotas=self._quotas.store,
             limit_ranges=self._limit_ranges.store,
@@ -278,7 +280,8 @@ class Operator:
 
     def _informers(self) -> list[Informer[Any]]:
         return [
-            self._pods, self._nodes, self._device_classes, self._namespaces, self._quotas, self._limit_ranges, *self._controllers.values()
+            self._pods, self._nodes, self._device_classes, self._runtime_classes, self._namespaces, self._quotas, self._limit_ranges,
+            *self._controllers.values(),
         ]  # fmt: skip
 
     def _progressed(self) -> None:

@@ -145,6 +145,7 @@ class PodSpec(Struct):
     host_network: bool = False
     node_selector: dict[str, str] | None = None
     priority_class_name: str = ""
+    runtime_class_name: str = ""
     scheduling_gates: list[SchedulingGate] | None = None
     tolerations: list[Toleration] | None = None
     affinity: Affinity | None = None
@@ -267,6 +268,21 @@ class DeviceClass(Object):
 
 
 DEVICE_CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"  # Kubernetes before 1.34 has none with the name of an extended resource
+
+
+class Overhead(Struct):
+    """node.k8s.io/v1 Overhead."""
+
+    pod_fixed: ResourceList | None = None
+
+
+class RuntimeClass(Object):
+    """node.k8s.io/v1 RuntimeClass. The API server adds its overhead to pods, and not to their templates."""
+
+    overhead: Overhead | None = None
+
+
+RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 
 
 class PodTemplate(Struct):

@@ -18,6 +18,8 @@ from fairburst.kube.queues.spaces import namespace_of
 from fairburst.kube.rounds.differences import Differences
 from fairburst.kube.rounds.view import ClusterView
 from fairburst.kube.usage.capacity import LowWaterMark, NodeShapes, counts, extended_offers, first_lacking
+from fairburst.kube.usage.demand import NO_OVERHEADS
+from fairburst.kube.usage.effective_requests import Overheads, overheads_of
 from fairburst.kube.usage.host_ports import HostPorts, PortUse
 from fairburst.kube.usage.outside import NodeOffer, OutsideUse
 from fairburst.kube.usage.pod_usage import RequestVector
@@ -83,7 +85,8 @@ class ClusterState:
         self._quotas = Differences[tuple[str, str]]()
         self._limit_ranges = Differences[tuple[str, str]]()
         self._node_objects = Differences[tuple[str, str]]()
-        self._device_classes = Differences[tuple[str, str]]()
+        self.overheads: Overheads = NO_OVERHEADS
+        self._device_classes, self._runtime_classes = Differences[tuple[str, str]](), Differences[tuple[str, str]]()
         self._node_facts: dict[tuple[str, str], tuple[object, ...]] = {}
         self._offers: dict[str, NodeOffer] = {}
         self._foreign, self._ungoverned = OutsideUse(), OutsideUse()
@@ -102,6 +105,7 @@ class ClusterState:
         namespaces |= {namespace for _, namespace, _ in queues}
         nodes = self._note_nodes(view.nodes)
         nodes |= bool(self._device_classes.since_last(view.device_classes or {}))
+        nodes |= bool(self._runtime_classes.since_last(view.runtime_classes))
         return Changes(queues, namespaces, nodes, bool(changed_objects))
 
     def _note_nodes(self, nodes: Mapping[tuple[str, str], Node]) -> bool:
@@ -136,7 +140,7 @@ class ClusterState:
         self.resources = (*configured, *sorted(named & offered))
 
     def see_nodes(self, view: ClusterView, *, changed: bool) -> bool:
-        """Read the capacities of the pool's nodes; return whether they have changed."""
+        """Read the capacities of the pool's nodes and the overheads of pods; return whether they have changed."""
         pool, resources = self._config.pool, self.resources
         if not changed and resources == self._read_for:
             return False
@@ -148,9 +152,12 @@ class ClusterState:
             name: NodeOffer(offer, places) for name, offer, places in zip(self.nodes, amounts, shapes.pods.tolist(), strict=True)
         }
         extended = extended_offers(self.nodes.values(), view.device_classes, autoscaled=pool.autoscaled)
-        if shapes.same_as(self.shapes) and extended == self._extended:
+        overheads = overheads_of(view.runtime_classes)
+        if shapes.same_as(self.shapes) and extended == self._extended and overheads == self.overheads:
             return False
         self._extended = extended
+        if overheads != self.overheads:  # another mapping has all work read again
+            self.overheads = overheads
         self.shapes = shapes
         self._fitting.clear()
         self._holding.clear()

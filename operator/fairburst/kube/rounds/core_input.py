@@ -73,6 +73,7 @@ class CoreInput:
         self.demands.refresh(
             view, again, self._slots.desired_pods, lambda requests: self._cluster.fitting(vector(resources, requests)), gated,
             self._cluster.lacking, lambda space: functools.partial(self._cluster.nodes_for, view.pods.ports, space),
+            self._cluster.overheads,
         )  # fmt: skip
         self.changed_namespaces = frozenset(view.changed_namespaces)
         self._later -= again

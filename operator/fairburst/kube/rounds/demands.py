@@ -16,7 +16,8 @@ from fairburst.kube.rounds.governing import GoverningQueues
 from fairburst.kube.rounds.next_starts import NextStarts
 from fairburst.kube.rounds.view import ClusterView
 from fairburst.kube.times import to_epoch
-from fairburst.kube.usage.demand import GROWTH_FRACTION, NamespaceDemand, namespace_demand
+from fairburst.kube.usage.demand import GROWTH_FRACTION, NO_OVERHEADS, NamespaceDemand, namespace_demand
+from fairburst.kube.usage.effective_requests import Overheads
 from fairburst.kube.usage.port_demand import NodesFor
 from fairburst.kube.usage.waiting_pods import waiting_lines, waiting_pods
 from fairburst.policy.arrays import FloatArray
@@ -38,6 +39,7 @@ class DemandTable:
         self.pods = np.zeros(0)
         self.oldest: dict[int, float] = {}
         self.uncharged: dict[str, dict[str, float]] = {}
+        self._overheads = NO_OVERHEADS
         self.waiting: WaitingPods | None = None
         self._listed: set[int] = set()  # rows with waiting pods
         self._lines: dict[int, tuple[FloatArray, FloatArray] | None] = {}  # of the rows written in this round, if they have or had any
@@ -51,9 +53,11 @@ class DemandTable:
         gated: frozenset[str],
         lacking: Callable[[tuple[str, ...]], str],
         nodes_for: Callable[[str], NodesFor],
+        overheads: Overheads,
     ) -> None:
-        """Read the work of these namespaces again."""
+        """Read the work of these namespaces again: of all after a change of `overheads`."""
         resources = view.pods.resources
+        reread, self._overheads = overheads is not self._overheads, overheads
         for namespace in namespaces:
             former = self.by_namespace.get(namespace, NamespaceDemand())
             with self._contained.object("read the work of", namespace):
@@ -67,9 +71,10 @@ class DemandTable:
                     gated=namespace in gated,
                     belongs=view.controllers.belongs_to(namespace),
                     elsewhere=view.pods.elsewhere(namespace),
-                    former=former.desired_pods if former.resources == resources else (),
+                    former=former.desired_pods if former.resources == resources and not reread else (),
                     lacking=lacking,
                     nodes_for=nodes_for(namespace),
+                    overheads=overheads,
                 )
             self.by_namespace.setdefault(namespace, NamespaceDemand())
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fairburst.kube.api.objects import DeviceClass, Namespace, Node, Pod
+from fairburst.kube.api.objects import DeviceClass, Namespace, Node, Pod, RuntimeClass
 from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.enforce.namespace_labels import Labels
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite
@@ -39,6 +39,7 @@ class ClusterView:
     pace: PaceMeter = field(default_factory=PaceMeter)
     nodes: Mapping[tuple[str, str], Node] = field(default_factory=dict)
     device_classes: Mapping[tuple[str, str], DeviceClass] | None = field(default_factory=dict)
+    runtime_classes: Mapping[tuple[str, str], RuntimeClass] = field(default_factory=dict)
     namespaces: Mapping[tuple[str, str], Namespace] = field(default_factory=dict)
     quotas: Mapping[QuotaKey, ResourceQuota] = field(default_factory=dict)
     limit_ranges: Mapping[tuple[str, str], LimitRange] = field(default_factory=dict)

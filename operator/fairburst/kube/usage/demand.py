@@ -16,7 +16,13 @@ from typing import Any
 from fairburst.bounds import MOST_AMOUNT, bounded_amount
 from fairburst.kube.api.objects import PodTemplate
 from fairburst.kube.times import to_epoch
-from fairburst.kube.usage.effective_requests import template_lacks_requests, template_requests, uncounted_resources
+from fairburst.kube.usage.effective_requests import (
+    Overheads,
+    template_lacks_requests,
+    template_requests,
+    uncounted_resources,
+    with_overhead,
+)
 from fairburst.kube.usage.host_ports import HostPorts, host_ports
 from fairburst.kube.usage.pod_usage import NO_PODS, NamespaceUsage, OwnerUsage
 from fairburst.kube.usage.port_demand import NO_NODES, NodesFor, PortDemand, PortNodes
@@ -26,6 +32,7 @@ from fairburst.kube.workloads.kind import Controllers, Suspendable, WorkloadKind
 from fairburst.kube.workloads.registry import KINDS
 from fairburst.policy.attainability import PortLimit
 
+NO_OVERHEADS: Overheads = {}
 GROWTH_FRACTION = 0.10  # step of unannounced work above what exists; at least one pod
 
 
@@ -152,6 +159,7 @@ def namespace_demand(
     former: Sequence[DesiredPods] = (),
     lacking: Callable[[tuple[str, ...]], str] = lambda _: "",
     nodes_for: NodesFor = lambda *_: PortNodes(math.inf, math.inf),
+    overheads: Overheads = NO_OVERHEADS,
 ) -> NamespaceDemand:
     """Return the demand of one space.
 
@@ -162,10 +170,11 @@ def namespace_demand(
     controller's pods belong to other spaces of its namespace, because the controller's template or the queues have changed since.
     `former`: as the last call returned them for the same resources. A controller that has not changed since is not read again. `lacking`:
     the first of some uncounted resources that no node offers, empty if there is none. `nodes_for`: the nodes for pods with host ports.
+    `overheads`: of RuntimeClasses; `former` has to be empty after a change of them.
     """
     stuck = StuckPods.of(usage, resources, fitting, lacking)
     result = NamespaceDemand(unit=dict(stuck.unit), without_node=dict(stuck.amounts), resources=resources)
-    equal = _EqualPods(resources, fitting, nodes_for)
+    equal = _EqualPods(resources, fitting, nodes_for, overheads)
     known = {desired.owner.uid: desired for desired in former}
     for kind, controller, stored, wanted in _creating_pods(controllers, owner_usage):
         if not belongs(controller.spec.template):
@@ -196,7 +205,7 @@ def namespace_demand(
             result.lacking.append(owner)
             result.unrequested += [f"{owner.kind} {owner.name}"] if desired.lacks_requests else []
     announced = equal.add_to(result)
-    _add_to_come(result, controllers, resources, fitting, belongs, lacking)
+    _add_to_come(result, controllers, resources, fitting, belongs, lacking, overheads)
     _add_unannounced(result, usage, announced, stuck, grows=not gated)
     result.ports.add_unannounced(usage, resources, nodes_for)
     if usage.unannounced:
@@ -237,8 +246,10 @@ class _Sum:
 class _EqualPods:
     """Sums over a namespace's controllers by the requests of their pods. Thousands of its Jobs have few different ones."""
 
-    def __init__(self, resources: tuple[str, ...], fitting: Callable[[Mapping[str, float]], float], nodes_for: NodesFor) -> None:
-        self.resources = resources
+    def __init__(
+        self, resources: tuple[str, ...], fitting: Callable[[Mapping[str, float]], float], nodes_for: NodesFor, overheads: Overheads
+    ) -> None:  # fmt: skip
+        self.resources, self._overheads = resources, overheads
         self._fitting, self._nodes_for = fitting, nodes_for
         self._sums: dict[tuple[object, ...], _Sum] = {}
         self._by_identity: dict[int, _Sum] = {}
@@ -246,7 +257,7 @@ class _EqualPods:
 
     def requests_of(self, template: PodTemplate) -> tuple[Mapping[str, float], tuple[str, ...]]:
         """Return the counted requests of a template's pods, and the extended resources that they ask for and that are not counted."""
-        requests = template_requests(template.spec)
+        requests = with_overhead(template_requests(template.spec), template.spec, self._overheads)
         known = self._counted.get(id(requests))
         if known is None:  # it holds the mapping whose identity is the key
             split = _counted(requests, self.resources), uncounted_resources(requests, self.resources)
@@ -324,7 +335,7 @@ def _creating_pods(
 
 def _add_to_come(
     result: NamespaceDemand, controllers: Controllers, resources: tuple[str, ...], fitting: Callable[[Mapping[str, float]], float],
-    belongs: Callable[[PodTemplate], bool], lacking: Callable[[tuple[str, ...]], str],
+    belongs: Callable[[PodTemplate], bool], lacking: Callable[[tuple[str, ...]], str], overheads: Overheads,
 ) -> None:  # fmt: skip
     """Add the pods that controllers will create through other objects, held ones whole."""
     for kind in KINDS.values():
@@ -335,7 +346,7 @@ def _add_to_come(
             for coming in kind.to_come(controller, controllers, held):
                 if not belongs(controller.first_template if held else coming.template):  # work that starts whole is of one queue
                     continue
-                asked = template_requests(coming.template.spec)
+                asked = with_overhead(template_requests(coming.template.spec), coming.template.spec, overheads)
                 requests, missing = _counted(asked, resources), lacking(uncounted_resources(asked, resources))
                 fits = fitting(requests) if not missing else 0.0
                 result.created.add(controller.metadata.creation_timestamp)

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from fairburst.bounds import MOST_AMOUNT, bounded_amount, bounded_duration
-from fairburst.kube.api.objects import Container, ContainerStatus, Pod, PodSpec, Quantity, ResourceList, Resources
+from fairburst.kube.api.objects import Container, ContainerStatus, Pod, PodSpec, Quantity, ResourceList, Resources, RuntimeClass
 from fairburst.kube.times import to_epoch
 from fairburst.quantity import parse_exact
 
@@ -77,6 +77,26 @@ def _only_container(spec: PodSpec) -> Container | None:
     """Return the container of a spec that consists of nothing else; None for another one."""
     plain = len(spec.containers) == 1 and not (spec.init_containers or spec.resources or spec.overhead)
     return spec.containers[0] if plain else None
+
+
+Overheads = Mapping[str, Mapping[str, float]]  # by name of a RuntimeClass, in natural units
+
+
+def overheads_of(classes: Mapping[tuple[str, str], RuntimeClass]) -> Overheads:
+    """Return the overheads of those classes that have one."""
+    return {
+        name: in_units({resource: milli(quantity) for resource, quantity in one.overhead.pod_fixed.items()})
+        for (_, name), one in classes.items()
+        if one.overhead is not None and one.overhead.pod_fixed
+    }
+
+
+def with_overhead(requests: Mapping[str, float], spec: PodSpec, overheads: Overheads) -> Mapping[str, float]:
+    """Return a template's requests as those of its pods, to which the API server adds the overhead of their RuntimeClass."""
+    overhead = overheads.get(spec.runtime_class_name)
+    if overhead is None or spec.overhead:  # the API server refuses pods with another overhead than their class's
+        return requests
+    return {resource: bounded_amount(requests.get(resource, 0.0) + overhead.get(resource, 0.0)) for resource in {**requests, **overhead}}
 
 
 def template_lacks_requests(spec: PodSpec, resources: Collection[str]) -> bool:

@@ -66,6 +66,7 @@ def _intern(pod: Pod) -> None:
     metadata.namespace = intern(metadata.namespace)
     spec.node_name = intern(spec.node_name)
     spec.priority_class_name = intern(spec.priority_class_name)
+    spec.runtime_class_name = intern(spec.runtime_class_name)
     status.phase = intern(status.phase)
     if metadata.creation_timestamp is not None:
         metadata.creation_timestamp = intern(metadata.creation_timestamp)
