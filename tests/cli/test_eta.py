@@ -128,9 +128,7 @@ def test_a_job_that_asks_for_a_resource_which_no_node_offers_is_said_to_start_ne
     )
 
 
-def test_a_job_whose_host_port_another_queue_has_on_each_node_is_said_to_start_never(
-    full: Served, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_whose_host_port_another_queue_has_on_each_node_gets_no_forecast(full: Served, capsys: pytest.CaptureFixture[str]) -> None:
     listens = template("1")
     listens["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}]
     waits, holds = job("next", 4, 20), pod("theirs", 0, 40)
@@ -140,8 +138,8 @@ def test_a_job_whose_host_port_another_queue_has_on_each_node_is_said_to_start_n
     full.put(PODS, holds)
     assert main(["eta", "batch/next", *full.arguments]) == 0
     assert capsys.readouterr().out == (
-        "Job batch/next never starts as it is: pods outside its queue have host port 8080/TCP, which its pods ask for, on each node that "
-        "could hold one.\nLeave hostPort out, use another port, or have those pods moved.\n"
+        "Job batch/next waits for a port, and how long is not known: its pods ask for host port 8080/TCP, and pods outside its queue have "
+        "that on each node that could hold one.\nLeave hostPort out, use another port, or have those pods moved.\n"
     )
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairburst.kube.api.objects import Pod, PodSpec
+from fairburst.kube.api.objects import Pod, PodSpec, SchedulingGate
+from fairburst.kube.names import GATE, HELD_ANNOTATION
 from fairburst.kube.usage.host_ports import HostPort, host_ports
 from tests.support.objects import World, job, latency_spec, node, pod, requesting
 
@@ -72,8 +73,8 @@ def test_a_burst_of_more_pods_with_a_port_than_nodes_is_not_attainable(existing:
     status, reason, message = world.condition("LatencyQueue", "bursty", "Attainable")
     assert (status, reason) == ("False", "TooFewHostPorts")
     assert message == (
-        "the guaranteed rate is 8 pods at a time, and 4 of those that wait or run can run at a time: a node runs one pod with host port "
-        "18080/TCP, and it is free for them on 4 of the 4 nodes that could hold one; leave hostPort out of the pods, or add nodes"
+        "the guaranteed rate is 8 pods at a time, and of the queue's last 8 pods 4 can run at a time: a node runs one pod with host port "
+        "18080/TCP, and 4 of the 4 nodes that could hold one have it free; leave hostPort or hostNetwork out of the pods, or add nodes"
     )
     assert conditions(world)["Guaranteed"] == ("False", "NotAttainable")
     assert conditions(world).get("JobsFit", ("True", ""))[0] == "True", "its pods run in parts"
@@ -166,6 +167,27 @@ def test_every_address_includes_each(namespace: str) -> None:
     assert conditions(world)["JobsFit"] == ("False", "HostPortTaken")
 
 
+def test_all_ports_of_a_pod_are_named_because_each_may_be_the_one_that_is_taken() -> None:
+    world = site()
+    hold(world, 4)
+    several = requesting("1", "1Gi") | {"ports": [{"hostPort": number} for number in (80, 443, 8443, 9000, PORT)]}
+    burst(world, 4, several)
+    world.settle(20.0)
+    assert world.condition("LatencyQueue", "bursty", "JobsFit")[2].startswith(
+        "Job burst: a pod asks for host ports 80/TCP, 443/TCP, 8443/TCP, 9000/TCP, 18080/TCP. Pods outside the queue have one of them"
+    )
+    assert "a node runs one pod with host ports 80/TCP, 443/TCP" in world.condition("LatencyQueue", "bursty", "Attainable")[2]
+
+
+def test_a_pod_with_very_many_ports_makes_no_long_message() -> None:
+    world = site()
+    hold(world, 4)
+    burst(world, 4, requesting("1", "1Gi") | {"ports": [{"hostPort": PORT + number} for number in range(5000)]})
+    world.settle(20.0)
+    message = world.condition("LatencyQueue", "bursty", "JobsFit")[2]
+    assert "18080/TCP, 18081/TCP, 18082/TCP, 18083/TCP, 18084/TCP and more. Pods" in message
+
+
 def test_a_bare_pod_is_told_too() -> None:
     world = site()
     hold(world, 4)
@@ -205,3 +227,29 @@ def test_only_ports_of_nodes_are_kept_of_a_pod() -> None:
     made: Pod = pod("a", "b", listening())
     assert made.spec.containers[0].ports is not None
     assert made.spec.containers[0].ports[0].host_port == PORT
+
+
+@pytest.mark.parametrize("pods", [3, 30])
+def test_a_held_job_of_more_such_pods_than_nodes_starts(pods: int) -> None:
+    """It starts whole, and runs in parts."""
+    world = site()
+    world.queue("ThroughputQueue", "odd", spec={"enforcement": "Suspend"})
+    made = job("odd", "work", pods, listening(), suspend=True)
+    made.metadata.annotations = {HELD_ANNOTATION: "queue"}
+    world.controller("Job", None, made)
+    world.controller("Job", None, job("batch", "work", 20))
+    plans = world.settle(60.0)
+    assert any(plan.starts for plan in plans)
+
+
+@pytest.mark.parametrize("pods", [3, 30])
+def test_gated_pods_beyond_one_a_node_are_released_as_far_as_the_level_goes(pods: int) -> None:
+    world = site()
+    world.queue("ThroughputQueue", "odd", spec={"enforcement": "Gate"})
+    world.controller("Job", None, job("odd", "work", pods, listening()))
+    for number in range(pods):
+        made = pod("odd", f"work-{number}", listening(), owner=("Job", "work"))
+        made.spec.scheduling_gates = [SchedulingGate(GATE)]
+        world.put(made)
+    plans = world.settle(60.0)
+    assert sum(len(plan.ungates) for plan in plans) >= min(pods, 4)

@@ -132,7 +132,7 @@ def test_a_job_whose_host_port_other_pods_have_on_each_node_is_told_so() -> None
     told.look()
     (event,) = told.after(WAITED_SECONDS)
     assert (event.reason, event.warning) == ("HostPortTaken", True)
-    assert "Pods outside the queue have host port 8080/TCP, which its pods ask for, on each node" in event.message
+    assert "Its pods ask for host port 8080/TCP, and pods outside the queue have that on each node" in event.message
 
 
 def test_a_new_cause_is_told_and_one_that_returns_too_soon_is_not() -> None:

@@ -107,7 +107,7 @@ def test_a_burst_of_more_pods_in_their_nodes_network_than_nodes_is_not_attainabl
     burst["spec"]["template"]["spec"]["containers"][0]["ports"] = [{"containerPort": 18081}]
     hard.create(burst)
     found = said_of(arena, hard, "Attainable", "TooFewHostPorts")
-    assert "a node runs one pod with host port 18081/TCP, and it is free for them on 2 of the 2 nodes" in found["message"]
+    assert "a node runs one pod with host port 18081/TCP, and 2 of the 2 nodes that could hold one have it free" in found["message"]
     arena.wait_running(hard.name, NODES, "a pod on each node")
 
 

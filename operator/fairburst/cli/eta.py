@@ -29,7 +29,7 @@ _NEVER = {
         "no node of the pool offers {resource}, which its pods ask for.\nAdd nodes that do, or start their device plugin."
     ),
     "HostPortTaken": (
-        "pods outside its queue have host port {resource}, which its pods ask for, on each node that could hold one.\n"
+        "its pods ask for {resource}, and pods outside its queue have that on each node that could hold one.\n"
         "Leave hostPort out, use another port, or have those pods moved."
     ),
     "PodsWithoutRequests": (
@@ -66,6 +66,7 @@ async def ask(client: ApiClient, cluster: Cluster, namespace: str, name: str, ru
     from fairburst.forecast.intervals import Calibration  # noqa: PLC0415
     from fairburst.forecast.samples import start_samples  # noqa: PLC0415
     from fairburst.kube.queues.spaces import namespace_of  # noqa: PLC0415
+    from fairburst.kube.usage.host_ports import ports_text  # noqa: PLC0415
     from fairburst.kube.views.conditions import NOT_OFFERED, PORT_TAKEN  # noqa: PLC0415
 
     seen = await cluster.look(client)
@@ -86,7 +87,7 @@ async def ask(client: ApiClient, cluster: Cluster, namespace: str, name: str, ru
         return answer | {"state": NOT_OFFERED, "resource": missing}
     taken = (demand.ports.taken.get(job.metadata.uid) for space, demand in seen.demands.items() if namespace_of(space) == namespace)
     if (found := next(filter(None, taken), None)) is not None:
-        return answer | {"state": PORT_TAKEN, "resource": found[1][0].text}
+        return answer | {"state": PORT_TAKEN, "resource": ports_text(found[1])}
     if hindrance := _hindrance(seen, job):
         return answer | {"state": hindrance}
     waits = start_samples(state, [asked], known.durations, known.arrivals, seed=seed, runs=runs, horizon=HORIZON_SECONDS)[asked]
@@ -121,7 +122,8 @@ def _print(found: dict[str, Any], form: Form) -> None:
         return
     job = found["job"]
     if (why := _NEVER.get(found["state"])) is not None:
-        sys.stdout.write(f"Job {job} never starts as it is: {why.format(resource=found.get('resource', ''))}\n")
+        lead = "waits for a port, and how long is not known" if found["state"] == "HostPortTaken" else "never starts as it is"
+        sys.stdout.write(f"Job {job} {lead}: {why.format(resource=found.get('resource', ''))}\n")
         return
     if found["state"] != "Waiting":
         sys.stdout.write(f"Job {job} has {found['state'].lower()}.\n")

@@ -29,8 +29,8 @@ class ClusterPace:
 class PortLimit:
     """That fewer pods can run at a time than a queue has or wants, because a node runs one pod at most for each of its ports.
 
-    pods: all that the queue has or wants; at_once: how many of them can run at a time. port: that which keeps most of them waiting.
-    nodes: those that could hold a pod with it; free: those of them where no pod outside the queue has it.
+    pods: all that the queue has or wants; at_once: how many of them can run at a time. port: the host ports that keep most of them
+    waiting, as a text. nodes: those that could hold a pod with them; free: those of them where no pod outside the queue has one of them.
     """
 
     pods: float
@@ -42,9 +42,9 @@ class PortLimit:
     def sentence(self, pods: float) -> str:
         """Return why so many pods cannot run at a time, and what to do."""
         return (
-            f"the guaranteed rate is {pods:.0f} pods at a time, and {self.at_once:.0f} of those that wait or run can run at a time: a node "
-            f"runs one pod with host port {self.port}, and it is free for them on {self.free:.0f} of the {self.nodes:.0f} nodes that could "
-            "hold one; leave hostPort out of the pods, or add nodes"
+            f"the guaranteed rate is {pods:.0f} pods at a time, and of the queue's last {self.pods:.0f} pods {self.at_once:.0f} can run at "
+            f"a time: a node runs one pod with {self.port}, and {self.free:.0f} of the {self.nodes:.0f} nodes that could hold one have it "
+            "free; leave hostPort or hostNetwork out of the pods, or add nodes"
         )
 
 

@@ -27,6 +27,7 @@ from fairburst.kube.rounds.demands import whole_demand
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.usage.demand import HeldJob, NamespaceDemand, Owner
 from fairburst.kube.usage.gated_pods import GatedPod
+from fairburst.kube.usage.host_ports import ports_text
 from fairburst.kube.views.conditions import LARGER_THAN_NODES, NOT_OFFERED, PORT_TAKEN
 from fairburst.kube.views.explanation import NOTHING_WAITS, cause, explanation
 from fairburst.kube.views.forecast_view import START_FORECAST, StartForecast
@@ -206,7 +207,7 @@ class _QueueSentence:
         if one.uid in self._not_offered:
             return NOT_OFFERED, self._not_offered[one.uid][1]
         if one.uid in self._ports_taken:
-            return PORT_TAKEN, self._ports_taken[one.uid][1][0].text
+            return PORT_TAKEN, ports_text(self._ports_taken[one.uid][1])
         if f"{one.kind} {one.name}" in self._refused:
             return PODS_WITHOUT_REQUESTS, ""
         too_large = oversize(one.name, one.need, self._resources, self._level)
@@ -222,7 +223,7 @@ class _QueueSentence:
         elif reason == NOT_OFFERED:
             why = f"No node of the pool offers {resource}, which its pods ask for, so it gets no part of the pool."
         elif reason == PORT_TAKEN:
-            why = f"Pods outside the queue have host port {resource}, which its pods ask for, on each node that could hold one of them."
+            why = f"Its pods ask for {resource}, and pods outside the queue have that on each node that could hold one of them."
         elif reason == PODS_WITHOUT_REQUESTS:
             why = (
                 "The namespace's quota refuses them: each container needs requests for cpu and memory. Add requests, or a LimitRange with "

@@ -23,6 +23,7 @@ from fairburst.kube.usage.effective_requests import (
     uncounted_resources,
     with_overhead,
 )
+from fairburst.kube.usage.equal_pods import EqualPods, counted
 from fairburst.kube.usage.host_ports import HostPorts, host_ports
 from fairburst.kube.usage.pod_usage import NO_PODS, NamespaceUsage, OwnerUsage
 from fairburst.kube.usage.port_demand import NO_NODES, NodesFor, PortDemand, PortNodes
@@ -127,6 +128,16 @@ class NamespaceDemand:
         for resource, amount in owner.requests.items() if without_node > 0 else ():
             self.without_node[resource] = self.without_node.get(resource, 0.0) + without_node * amount
 
+    def add_held(self, job: Suspendable, need: Mapping[str, float], *, has_node: bool) -> None:
+        """Add work that fairburst has to start whole."""
+        self.held.append(HeldJob(job, need, has_node))
+        self.waiting.append((need, 1.0 if has_node else 0.0))
+
+    def bound_amounts(self) -> None:
+        """Bound the sums."""
+        for amounts in (self.demand, self.placeable, self.unit):
+            amounts.update({resource: MOST_AMOUNT for resource, amount in amounts.items() if amount > MOST_AMOUNT})
+
     def note_no_node(self, uid: str, name: str, requests: Mapping[str, float], missing: str) -> None:
         """Note that no node could hold a pod with these requests. `missing`: the resource that no node offers, empty if all are offered."""
         if missing:
@@ -174,7 +185,7 @@ def namespace_demand(
     """
     stuck = StuckPods.of(usage, resources, fitting, lacking)
     result = NamespaceDemand(unit=dict(stuck.unit), without_node=dict(stuck.amounts), resources=resources)
-    equal = _EqualPods(resources, fitting, nodes_for, overheads)
+    equal = EqualPods(resources, fitting, nodes_for, overheads)
     known = {desired.owner.uid: desired for desired in former}
     for kind, controller, stored, wanted in _creating_pods(controllers, owner_usage):
         if not belongs(controller.spec.template):
@@ -188,17 +199,17 @@ def namespace_demand(
             result.created.add(controller.metadata.creation_timestamp)
         missing = lacking(desired.uncounted) if desired.uncounted else ""
         same = equal.to(requests, missing, desired.ports)
-        placeable = same.placeable_of(pods, existing, max(stored.bound, apart))
+        held = kind.suspends and is_held(controller)
+        placeable = same.placeable_of(pods, existing, max(stored.bound, apart), whole=held)
         if desired.ports and pods:
             result.add_ports(desired, same.nodes, existing - placeable if same.fits >= 1 else 0.0)
         if pods and same.fits < 1:
             result.note_no_node(owner.uid, f"{owner.kind} {owner.name}", requests, missing)
             stuck.take(requests, existing - apart - stored.bound)
         same.add(pods - apart, placeable - apart, existing - apart, sets_unit=pods > 0 and same.fits >= 1)
-        if kind.suspends and is_held(controller):
+        if held:
             need = {resource: bounded_amount(pods * amount) for resource, amount in requests.items()}
-            result.held.append(HeldJob(controller, need, same.fits >= 1))
-            result.waiting.append((need, 1.0 if same.fits >= 1 else 0.0))
+            result.add_held(controller, need, has_node=same.fits >= 1)
             continue
         same.waiting += max(placeable - stored.bound, 0.0)
         if wanted > existing:
@@ -210,102 +221,11 @@ def namespace_demand(
     result.ports.add_unannounced(usage, resources, nodes_for)
     if usage.unannounced:
         result.waiting.clear()
-    for amounts in (result.demand, result.placeable, result.unit):
-        amounts.update({resource: MOST_AMOUNT for resource, amount in amounts.items() if amount > MOST_AMOUNT})
+    result.bound_amounts()
     return result
 
 
-@dataclass(slots=True)
-class _Sum:
-    """Sums over the controllers whose pods request the same. fits: how many such pods the empty nodes hold. The others as in Owner and
-    NamespaceDemand."""
-
-    requests: Mapping[str, float]
-    fits: float
-    pods: float = 0
-    placeable: float = 0
-    existing: float = 0
-    waiting: float = 0
-    sets_unit: bool = False
-    nodes: PortNodes | None = None
-
-    def add(self, pods: float, placeable: float, existing: float, *, sets_unit: bool) -> None:
-        """Add one controller's pods, apart from those that wait. `sets_unit`: whether they count for the queue's largest pod."""
-        self.pods += pods
-        self.placeable += placeable
-        self.existing += existing
-        self.sets_unit |= sets_unit
-
-    def placeable_of(self, pods: float, existing: float, bound: float) -> float:
-        """Return how many of a controller's pods, `existing` and `bound` ones among them, the empty nodes hold."""
-        if self.fits < 1:
-            return bound
-        return max(existing if self.nodes is None else bound, min(pods, self.fits))
-
-
-class _EqualPods:
-    """Sums over a namespace's controllers by the requests of their pods. Thousands of its Jobs have few different ones."""
-
-    def __init__(
-        self, resources: tuple[str, ...], fitting: Callable[[Mapping[str, float]], float], nodes_for: NodesFor, overheads: Overheads
-    ) -> None:  # fmt: skip
-        self.resources, self._overheads = resources, overheads
-        self._fitting, self._nodes_for = fitting, nodes_for
-        self._sums: dict[tuple[object, ...], _Sum] = {}
-        self._by_identity: dict[int, _Sum] = {}
-        self._counted: dict[int, tuple[Mapping[str, float], tuple[Mapping[str, float], tuple[str, ...]]]] = {}
-
-    def requests_of(self, template: PodTemplate) -> tuple[Mapping[str, float], tuple[str, ...]]:
-        """Return the counted requests of a template's pods, and the extended resources that they ask for and that are not counted."""
-        requests = with_overhead(template_requests(template.spec), template.spec, self._overheads)
-        known = self._counted.get(id(requests))
-        if known is None:  # it holds the mapping whose identity is the key
-            split = _counted(requests, self.resources), uncounted_resources(requests, self.resources)
-            known = self._counted[id(requests)] = requests, split
-        return known[1]
-
-    def to(self, requests: Mapping[str, float], missing: str = "", ports: HostPorts = ()) -> _Sum:
-        """Return the sums to which a controller with these requests is added. `missing`: a resource that no node offers to its pods;
-        `ports`: their host ports."""
-        if missing:
-            return self._sums.setdefault((missing, *self._key(requests)), _Sum(requests, 0.0))
-        if ports:
-            return self._with_ports(requests, ports)
-        same = self._by_identity.get(id(requests))
-        if same is None or same.requests is not requests:
-            key = self._key(requests)
-            same = self._sums.get(key)
-            if same is None:
-                same = self._sums[key] = self._by_identity[id(requests)] = _Sum(requests, self._fitting(requests))
-        return same
-
-    def _with_ports(self, requests: Mapping[str, float], ports: HostPorts) -> _Sum:
-        key = (ports, *self._key(requests))
-        if key not in self._sums:
-            nodes = self._nodes_for(requests, ports)
-            self._sums[key] = _Sum(requests, min(self._fitting(requests), nodes.room), nodes=nodes)
-        return self._sums[key]
-
-    def _key(self, requests: Mapping[str, float]) -> tuple[float, ...]:
-        return tuple([requests.get(resource, 0.0) for resource in self.resources])
-
-    def add_to(self, result: NamespaceDemand) -> dict[str, float]:
-        """Add the sums to the demand; return the requests of the existing pods."""
-        announced = dict[str, float]()
-        for same in self._sums.values():
-            for resource, amount in same.requests.items():
-                result.demand[resource] = result.demand.get(resource, 0.0) + same.pods * amount
-                result.placeable[resource] = result.placeable.get(resource, 0.0) + same.placeable * amount
-                announced[resource] = announced.get(resource, 0.0) + same.existing * amount
-                if same.sets_unit:
-                    result.unit[resource] = max(result.unit.get(resource, 0.0), amount)
-            result.waiting.append((same.requests, same.waiting))
-        return announced
-
-
-def _desired_pods(
-    former: DesiredPods | None, kind: str, controller: Any, stored: OwnerUsage, wanted: int, equal: _EqualPods
-) -> DesiredPods:
+def _desired_pods(former: DesiredPods | None, kind: str, controller: Any, stored: OwnerUsage, wanted: int, equal: EqualPods) -> DesiredPods:
     """Return the pods that a controller wants, with the requests of its newest pod, or of its template while it has none: `former` if
     nothing has changed."""
     if former is not None and former.controller is controller and former.usage is stored and former.owner.wanted == wanted:
@@ -347,7 +267,7 @@ def _add_to_come(
                 if not belongs(controller.first_template if held else coming.template):  # work that starts whole is of one queue
                     continue
                 asked = with_overhead(template_requests(coming.template.spec), coming.template.spec, overheads)
-                requests, missing = _counted(asked, resources), lacking(uncounted_resources(asked, resources))
+                requests, missing = counted(asked, resources), lacking(uncounted_resources(asked, resources))
                 fits = fitting(requests) if not missing else 0.0
                 result.created.add(controller.metadata.creation_timestamp)
                 for resource, amount in requests.items():
@@ -362,12 +282,7 @@ def _add_to_come(
             for resource, amount in need.items():
                 result.demand[resource] = result.demand.get(resource, 0.0) + amount
             if held and belongs(controller.first_template) and not controller.finished and controller.metadata.deletion_timestamp is None:
-                result.held.append(HeldJob(controller, need, has_node))
-                result.waiting.append((need, 1.0 if has_node else 0.0))
-
-
-def _counted(requests: Mapping[str, float], resources: tuple[str, ...]) -> dict[str, float]:
-    return {resource: amount for resource, amount in requests.items() if resource in resources}
+                result.add_held(controller, need, has_node=has_node)
 
 
 def _lacks_requests(stored: Mapping[str, float], template: PodTemplate, resources: tuple[str, ...]) -> bool:

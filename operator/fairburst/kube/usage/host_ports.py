@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 from fairburst.kube.api.objects import PodSpec
 
 MOST_PORTS = 64  # read of a pod: a tenant may write thousands
+NAMED_PORTS = 5  # in a message
 ANY_ADDRESS = frozenset({"", "0.0.0.0"})  # noqa: S104  what a pod asks for, not an address that we listen on
 
 
@@ -31,6 +32,12 @@ class HostPort(NamedTuple):
 
 
 HostPorts = tuple[HostPort, ...]
+
+
+def ports_text(ports: HostPorts) -> str:
+    """Return a pod's host ports as messages name them, the first few of many."""
+    named = ", ".join(port.text for port in ports[:NAMED_PORTS])
+    return f"host port{'s' if len(ports) > 1 else ''} {named}{' and more' if len(ports) > NAMED_PORTS else ''}"
 
 
 class PortWatcher(Protocol):

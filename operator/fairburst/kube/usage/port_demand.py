@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fairburst.kube.usage.host_ports import HostPorts
+from fairburst.kube.usage.host_ports import HostPorts, ports_text
 from fairburst.kube.usage.pod_usage import NamespaceUsage
 from fairburst.policy.attainability import PortLimit
 
@@ -29,6 +29,7 @@ class PortDemand:
 
     taken: dict[str, tuple[str, HostPorts]] = field(default_factory=dict)
     bare: int = 0  # pods without a known controller, if some of them ask for ports
+    _numbers: set[int] = field(default_factory=set)
     _groups: dict[HostPorts, tuple[float, PortNodes]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -38,6 +39,7 @@ class PortDemand:
         """Add the pods of a controller; `bound` of them have a node."""
         known, most = self._groups.get(ports, (0.0, nodes))
         self._groups[ports] = known + pods, max(most, nodes)
+        self._numbers.update(port.number for port in ports)
         if pods > bound and nodes.room >= 1 > nodes.free:
             self.taken[uid] = name, ports
 
@@ -50,7 +52,7 @@ class PortDemand:
 
     def asks(self, numbers: set[int]) -> bool:
         """Return whether a pod asks for one of these ports."""
-        return any(port.number in numbers for ports in self._groups for port in ports)
+        return not self._numbers.isdisjoint(numbers)
 
     def limit(self, pods: float, *, alone: bool) -> PortLimit | None:
         """Return how few pods can run at a time; None if all can. `pods`: of the space's controllers, with ports or without. `alone`: if no
@@ -61,4 +63,4 @@ class PortDemand:
             return None
         _, ports, room, free = max(over)
         pods += self.bare
-        return PortLimit(pods, pods - sum(count for count, *_ in over), ports[0].text, room, free)
+        return PortLimit(pods, pods - sum(count for count, *_ in over), ports_text(ports), room, free)

@@ -10,7 +10,7 @@ from fairburst.kube.enforce.enforceability import NAMED_AT_MOST, Obstacle
 from fairburst.kube.enforce.fifo_admission import Oversize
 from fairburst.kube.modes import observe
 from fairburst.kube.queues.queue_set import INTERNAL_ERROR, QueueEntry
-from fairburst.kube.usage.host_ports import HostPorts
+from fairburst.kube.usage.host_ports import HostPorts, ports_text
 from fairburst.policy.attainability import Attainability, Verdict
 from fairburst.policy.model import GuaranteeClass, QueueDecision, QueueKind
 from fairburst.quantity import format_quantity
@@ -185,8 +185,9 @@ def _not_offered(found: Sequence[tuple[str, str]]) -> str:
 
 def port_taken(found: Sequence[tuple[str, HostPorts]]) -> str:
     """Return why these controllers' pods wait, each with its name and the ports, and what to do."""
-    named = [f"{name}: a pod asks for host port {ports[0].text}." for name, ports in sorted(found)]
-    it, waits, port = ("it", "it waits", "use another port") if len(named) == 1 else ("them", "they wait", "use other ports")
+    named = [f"{name}: a pod asks for {ports_text(ports)}." for name, ports in sorted(found)]
+    it = "it" if len(found) == len(found[0][1]) == 1 else "one of them" if len(found) == 1 else "them"
+    waits, port = ("it waits", "use another port") if len(found) == 1 else ("they wait", "use other ports")
     what = (
         f"Pods outside the queue have {it} on each node of the pool that could hold the pod, so {waits} until one of them ends: leave "
         f"hostPort out, {port}, or have those pods moved."
