@@ -9,6 +9,7 @@ import pytest
 
 from fairburst.kube.api.objects import Pod, PodSpec, SchedulingGate
 from fairburst.kube.names import GATE, HELD_ANNOTATION
+from fairburst.kube.usage.gated_pods import GROUP_LABEL, GROUP_SIZE
 from fairburst.kube.usage.host_ports import HostPort, host_ports
 from tests.support.objects import World, job, latency_spec, node, pod, requesting
 
@@ -242,14 +243,16 @@ def test_a_held_job_of_more_such_pods_than_nodes_starts(pods: int) -> None:
     assert any(plan.starts for plan in plans)
 
 
+@pytest.mark.parametrize("group", [False, True], ids=["each", "as a group"])
 @pytest.mark.parametrize("pods", [3, 30])
-def test_gated_pods_beyond_one_a_node_are_released_as_far_as_the_level_goes(pods: int) -> None:
+def test_gated_pods_beyond_one_a_node_are_released(pods: int, group: bool) -> None:
+    labels = {GROUP_LABEL: "group", GROUP_SIZE: str(pods)} if group else {}
     world = site()
     world.queue("ThroughputQueue", "odd", spec={"enforcement": "Gate"})
     world.controller("Job", None, job("odd", "work", pods, listening()))
     for number in range(pods):
-        made = pod("odd", f"work-{number}", listening(), owner=("Job", "work"))
+        made = pod("odd", f"work-{number}", listening(), owner=("Job", "work"), labels=labels)
         made.spec.scheduling_gates = [SchedulingGate(GATE)]
         world.put(made)
     plans = world.settle(60.0)
-    assert sum(len(plan.ungates) for plan in plans) >= min(pods, 4)
+    assert sum(len(plan.ungates) for plan in plans) == pods

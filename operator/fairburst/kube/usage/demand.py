@@ -200,7 +200,7 @@ def namespace_demand(
         missing = lacking(desired.uncounted) if desired.uncounted else ""
         same = equal.to(requests, missing, desired.ports)
         held = kind.suspends and is_held(controller)
-        placeable = same.placeable_of(pods, existing, max(stored.bound, apart), whole=held)
+        placeable = same.placeable_of(pods, existing, max(stored.bound, apart), whole=held or gated)
         if desired.ports and pods:
             result.add_ports(desired, same.nodes, existing - placeable if same.fits >= 1 else 0.0)
         if pods and same.fits < 1:

@@ -43,8 +43,8 @@ class PodSum:
         self.sets_unit |= sets_unit
 
     def placeable_of(self, pods: float, existing: float, bound: float, *, whole: bool) -> float:
-        """Return how many of a controller's pods, `existing` and `bound` ones among them, the empty nodes hold. whole: it starts only if
-        its queue's level has room for all of them, also for those that then wait for a host port."""
+        """Return how many of a controller's pods, `existing` and `bound` ones among them, the empty nodes hold. whole: they may
+        start only if their queue's level has room for all of them, also for those that then wait for a host port."""
         if self.fits < 1:
             return bound
         if self.nodes is None or whole:
