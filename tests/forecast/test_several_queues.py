@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from fairburst.forecast.from_cluster import Known, learn, state_of
 from fairburst.kube.look import Look
+from fairburst.whatif.rounds import DecidedRound
 from tests.support.objects import World, job, latency_spec, pod_spec
 
 
@@ -25,7 +26,7 @@ def test_jobs_wait_in_the_queue_that_their_pods_ask_for() -> None:
         world.controller("Job", None, asking(name, queue))
     plan = world.round()
     decided = SimpleNamespace(snapshot=plan.snapshot, now=plan.result.now, config=world.config.policy(), memory=world.engine.memory)
-    seen = cast(Look, SimpleNamespace(view=world.view, round=decided, plan=plan))
+    seen = Look(world.config, {}, world.view, plan, cast(DecidedRound, decided), world.engine.demands)
     jobs = {one.name: one.queue for one in state_of(seen, Known()).jobs}
     assert jobs == {"team/night": "team/nightly", "team/day": "team/bursts", "team/lost": "team/bursts"}
     assert learn(seen, []).arrivals is not None
