@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -10,7 +11,8 @@ import pytest
 from fairburst.kube.api.objects import Pod, PodSpec, SchedulingGate
 from fairburst.kube.names import GATE, HELD_ANNOTATION
 from fairburst.kube.usage.gated_pods import GROUP_LABEL, GROUP_SIZE
-from fairburst.kube.usage.host_ports import HostPort, host_ports
+from fairburst.kube.usage.host_ports import HostPort, HostPorts, host_ports
+from fairburst.kube.usage.port_demand import ANYWHERE, MOST_LOOKS, PortNodes, first_looks
 from tests.support.objects import World, job, latency_spec, node, pod, requesting
 
 PORT = 18080
@@ -256,3 +258,16 @@ def test_gated_pods_beyond_one_a_node_are_released(pods: int, group: bool) -> No
         world.put(made)
     plans = world.settle(60.0)
     assert sum(len(plan.ungates) for plan in plans) == pods
+
+
+def test_a_space_that_asks_for_many_ports_has_the_nodes_looked_at_a_bounded_number_of_times() -> None:
+    looked = list[HostPorts]()
+
+    def nodes_for(_: Mapping[str, float], ports: HostPorts) -> PortNodes:
+        looked.append(ports)
+        return PortNodes(3, 0)
+
+    limited = first_looks(nodes_for)
+    answers = [limited({"cpu": 1.0}, (HostPort(1000 + number, "TCP", ""),)) for number in range(1000)]
+    assert len(looked) == MOST_LOOKS
+    assert answers == [PortNodes(3, 0)] * MOST_LOOKS + [ANYWHERE] * (1000 - MOST_LOOKS)

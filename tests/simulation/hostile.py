@@ -115,7 +115,8 @@ class Hostile(Draws):
 
         def container(number: int) -> Object:
             made: Object = {"name": f"c{number}", "image": "x", "resources": {"requests": self.amounts(), "limits": self.amounts()}}
-            return made | ({"restartPolicy": "Always"} if source.random() < 0.3 else {})
+            made |= {"restartPolicy": "Always"} if source.random() < 0.3 else {}
+            return made | ({"ports": [self._port() for _ in range(source.choice((1, 2, 40)))]} if source.random() < 0.2 else {})
 
         spec = {
             "containers": [container(number) for number in range(source.choice((1, 1, 2, 5)))],
@@ -130,11 +131,19 @@ class Hostile(Draws):
             "nodeSelector": self.maybe(0.1, lambda: {"a": "b"}),
             "terminationGracePeriodSeconds": self.maybe(0.5, lambda: source.choice((0, 1, 30, 86_400, 10**12, 2**63 - 1))),
             "activeDeadlineSeconds": self.maybe(0.2, lambda: source.choice((1, MOST_INT))),
+            "hostNetwork": self.maybe(0.1, lambda: True),
+            "runtimeClassName": self.maybe(0.1, lambda: source.choice(("heavy", "gone"))),
             "tolerations": self.maybe(0.1, lambda: [{"operator": "Exists"}]),
             "affinity": self.maybe(0.1, self._affinity),
             "topologySpreadConstraints": self.maybe(0.1, lambda: [{"whenUnsatisfiable": "DoNotSchedule", "maxSkew": 1}]),
         }
         return {key: value for key, value in spec.items() if value is not None}
+
+    def _port(self) -> Object:
+        source = self.source
+        port: Object = {"containerPort": source.choice((1, 8080, 65_535)), "protocol": source.choice(("TCP", "UDP", "SCTP"))}
+        port |= {"hostPort": source.choice((1, 8080, source.randint(1, 65_535)))} if source.random() < 0.7 else {}
+        return port | ({"hostIP": source.choice(("0.0.0.0", "10.0.0.1", "::"))} if source.random() < 0.3 else {})  # noqa: S104  asked for
 
     def _affinity(self) -> Object:
         term: Object = {"labelSelector": {}, "topologyKey": "kubernetes.io/hostname", "namespaceSelector": {}}

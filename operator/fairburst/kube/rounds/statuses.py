@@ -70,7 +70,7 @@ class _Grounds(NamedTuple):
     too_large: list[str] | None
     no_node: Mapping[str, tuple[str, Mapping[str, float]]]
     not_offered: Mapping[str, tuple[str, str]]
-    ports_taken: Mapping[str, tuple[str, str]]
+    ports_taken: Mapping[str, tuple[str, tuple[Any, ...]]]
     contained: str | None
     waits: bool
 

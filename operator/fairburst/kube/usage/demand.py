@@ -26,7 +26,7 @@ from fairburst.kube.usage.effective_requests import (
 from fairburst.kube.usage.equal_pods import EqualPods, counted
 from fairburst.kube.usage.host_ports import HostPorts, host_ports
 from fairburst.kube.usage.pod_usage import NO_PODS, NamespaceUsage, OwnerUsage
-from fairburst.kube.usage.port_demand import NO_NODES, NodesFor, PortDemand, PortNodes
+from fairburst.kube.usage.port_demand import ANYWHERE, NO_NODES, NodesFor, PortDemand, PortNodes, first_looks
 from fairburst.kube.usage.stuck_pods import StuckPods
 from fairburst.kube.workloads.job import is_held
 from fairburst.kube.workloads.kind import Controllers, Suspendable, WorkloadKind
@@ -169,7 +169,7 @@ def namespace_demand(
     elsewhere: Callable[[str], int] = lambda _: 0,
     former: Sequence[DesiredPods] = (),
     lacking: Callable[[tuple[str, ...]], str] = lambda _: "",
-    nodes_for: NodesFor = lambda *_: PortNodes(math.inf, math.inf),
+    nodes_for: NodesFor = lambda *_: ANYWHERE,
     overheads: Overheads = NO_OVERHEADS,
 ) -> NamespaceDemand:
     """Return the demand of one space.
@@ -185,6 +185,7 @@ def namespace_demand(
     """
     stuck = StuckPods.of(usage, resources, fitting, lacking)
     result = NamespaceDemand(unit=dict(stuck.unit), without_node=dict(stuck.amounts), resources=resources)
+    nodes_for = first_looks(nodes_for)
     equal = EqualPods(resources, fitting, nodes_for, overheads)
     known = {desired.owner.uid: desired for desired in former}
     for kind, controller, stored, wanted in _creating_pods(controllers, owner_usage):

@@ -1,7 +1,6 @@
 """Host ports: which ones a pod asks for, and which pods have them on which nodes. Decides nothing.
 
-A node runs one pod at most for each port, protocol and address (the scheduler's NodePorts). Ports of init containers are left out, as
-the scheduler does in the versions that we support.
+A node runs one pod at most for each port, protocol and address (the scheduler's NodePorts). Ports of init containers are not read.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from fairburst.kube.api.objects import PodSpec
 
-MOST_PORTS = 64  # read of a pod: a tenant may write thousands
+MOST_PORTS = 16  # read of a pod: a tenant may write thousands
 NAMED_PORTS = 5  # in a message
 ANY_ADDRESS = frozenset({"", "0.0.0.0"})  # noqa: S104  what a pod asks for, not an address that we listen on
 
