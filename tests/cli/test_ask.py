@@ -609,7 +609,7 @@ class TestQuestions:
         assert main(["status", *served.arguments]) == 0
         said = capsys.readouterr().out
         assert "2 nodes, 3 queues" in said
-        assert "no operator has ever led" in said
+        assert "no operator leads, and none has" in said
 
     @pytest.mark.parametrize(
         ("ago", "want"),

@@ -146,7 +146,7 @@ class TestFeed:
                 assert list(first["queues"]) == [KEY]
                 assert first["pool"]["nodes"] == 2
                 assert first["pool"]["capacity"]["cpu"] == 64
-                assert "no operator has ever led" in first["operator"]["problem"]
+                assert "no operator leads, and none has" in first["operator"]["problem"]
                 api.put(TQ, stored_queue("ThroughputQueue", "batch", "tq"))
                 second = await message(feed)
                 assert not second["replace"]

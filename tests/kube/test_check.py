@@ -128,7 +128,7 @@ HARD = "/apis/scheduling.k8s.io/v1/priorityclasses/fairburst-hard"
         pytest.param(without(CRD), "definitions", False, "latencyqueues.fairburst.dev missing", id="no definition"),
         pytest.param(older_schema, "definitions", False, "fairburst.dev (spec.versions[0].schema", id="older definition"),
         pytest.param(without(HARD), "classes", False, "fairburst-hard missing", id="no class"),
-        pytest.param(without(LEASE), "lease", False, "no operator has ever led", id="no lease"),
+        pytest.param(without(LEASE), "lease", False, "no operator leads, and none has", id="no lease"),
         pytest.param(changed(LEASE, spec={"holderIdentity": ""}), "lease", False, "no operator runs", id="released lease"),
         pytest.param(stale, "lease", False, "one renewed it 6", id="stale lease"),
         pytest.param(no_status, "queues", False, "1 of 1 queues have no decision on their present spec: serving/lq", id="undecided"),

@@ -57,7 +57,7 @@ async def leader(client: ApiClient, config: Config) -> dict[str, Any]:
     try:
         spec = (await client.get_json(path)).get("spec") or {}
     except NotFound:
-        return {"problem": f"no Lease {config.namespace}/{config.lease_name}: no operator has ever led"}
+        return {"problem": f"no Lease {config.namespace}/{config.lease_name}: no operator leads, and none has since the last uninstall"}
     except Forbidden as error:
         return {"problem": f"the Lease may not be read: {error.message}"}
     if not spec.get("holderIdentity"):

@@ -184,7 +184,7 @@ async def _lease(client: ApiClient, config: Config) -> Finding:
     try:
         spec = (await client.get_json(path)).get("spec") or {}
     except NotFound:
-        return Finding("lease", False, f"no Lease {config.namespace}/{config.lease_name}: no operator has ever led", look)
+        return Finding("lease", False, f"no Lease {config.namespace}/{config.lease_name}: no operator leads, and none has since the last uninstall", look)
     if not spec.get("holderIdentity"):
         return Finding("lease", False, "the Lease has no holder: no operator runs", look)
     age = time.time() - datetime.fromisoformat(spec["renewTime"]).timestamp()
