@@ -184,7 +184,8 @@ async def _lease(client: ApiClient, config: Config) -> Finding:
     try:
         spec = (await client.get_json(path)).get("spec") or {}
     except NotFound:
-        return Finding("lease", False, f"no Lease {config.namespace}/{config.lease_name}: no operator leads, and none has since the last uninstall", look)
+        missing = f"no Lease {config.namespace}/{config.lease_name}: no operator leads, and none has since the last uninstall"
+        return Finding("lease", False, missing, look)
     if not spec.get("holderIdentity"):
         return Finding("lease", False, "the Lease has no holder: no operator runs", look)
     age = time.time() - datetime.fromisoformat(spec["renewTime"]).timestamp()
