@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairburst.kube.api.objects import DeviceClass, SchedulingGate
+from fairburst.kube.api.class_objects import DeviceClass
+from fairburst.kube.api.objects import SchedulingGate
 from fairburst.kube.names import GATE, HELD_ANNOTATION
 from tests.support.objects import World, job, node, pod, requesting
 

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairburst.kube.api.objects import Job, PodSpec, RuntimeClass
+from fairburst.kube.api.class_objects import RuntimeClass
+from fairburst.kube.api.objects import Job, PodSpec
 from fairburst.kube.names import HELD_ANNOTATION
 from fairburst.kube.usage.effective_requests import overheads_of, with_overhead
 from tests.support.objects import World, job, node, requesting

@@ -15,21 +15,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from fairburst.config import Config, parse_config
+from fairburst.kube.api.class_objects import DEVICE_CLASSES, RUNTIME_CLASSES, DeviceClass, RuntimeClass
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, Forbidden, NotFound
 from fairburst.kube.api.informer import Informer
-from fairburst.kube.api.objects import (
-    DEVICE_CLASSES,
-    LIVE_PODS,
-    RUNTIME_CLASSES,
-    DeviceClass,
-    Namespace,
-    Node,
-    Object,
-    Pod,
-    PodTemplate,
-    RuntimeClass,
-)
+from fairburst.kube.api.objects import LIVE_PODS, Namespace, Node, Object, Pod, PodTemplate
 from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.memories import Memories
 from fairburst.kube.queues.listing import Queues, read_queues

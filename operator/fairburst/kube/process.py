@@ -21,12 +21,13 @@ import msgspec
 
 from fairburst.config import Config
 from fairburst.kube.admission.server import AdmissionServer
+from fairburst.kube.api.class_objects import DEVICE_CLASSES, RUNTIME_CLASSES, DeviceClass, RuntimeClass
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, CredentialsError
 from fairburst.kube.api.first_answer import first_answer
 from fairburst.kube.api.informer import Informer, silence
 from fairburst.kube.api.lease import LeaderElection, LeaseTimes
-from fairburst.kube.api.objects import DEVICE_CLASSES, LIVE_PODS, RUNTIME_CLASSES, DeviceClass, Namespace, Node, Pod, RuntimeClass
+from fairburst.kube.api.objects import LIVE_PODS, Namespace, Node, Pod
 from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.api.retry import WriteRetries
 from fairburst.kube.api.served_certificate import CertificateError
@@ -143,8 +144,7 @@ class Operator:
             job_seen=self._job_seen, on_answer=self._progressed,
         )  # fmt: skip
         self._changed_pods_in: set[str] = set()
-        self._gated_arrived = False
-        self._ready = self._leading = False
+        self._gated_arrived = self._ready = self._leading = False
         self._term_began = -math.inf
         self._prepare_term()
 
@@ -279,10 +279,8 @@ class Operator:
         return silence(self._informers()) if self._ready else None
 
     def _informers(self) -> list[Informer[Any]]:
-        return [
-            self._pods, self._nodes, self._device_classes, self._runtime_classes, self._namespaces, self._quotas, self._limit_ranges,
-            *self._controllers.values(),
-        ]  # fmt: skip
+        classes = self._device_classes, self._runtime_classes
+        return [self._pods, self._nodes, *classes, self._namespaces, self._quotas, self._limit_ranges, *self._controllers.values()]
 
     def _progressed(self) -> None:
         self._loop.progressed()  # of the present term

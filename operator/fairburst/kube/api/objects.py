@@ -255,36 +255,6 @@ class Node(Object):
         return self.ready and not self.spec.unschedulable and self.metadata.deletion_timestamp is None
 
 
-class DeviceClassSpec(Struct):
-    """resource.k8s.io/v1 DeviceClassSpec."""
-
-    extended_resource_name: str = ""
-
-
-class DeviceClass(Object):
-    """resource.k8s.io/v1 DeviceClass. A pod may ask for its devices as for an extended resource, which no node lists then."""
-
-    spec: DeviceClassSpec = msgspec.field(default_factory=DeviceClassSpec)
-
-
-DEVICE_CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"  # Kubernetes before 1.34 has none with the name of an extended resource
-
-
-class Overhead(Struct):
-    """node.k8s.io/v1 Overhead."""
-
-    pod_fixed: ResourceList | None = None
-
-
-class RuntimeClass(Object):
-    """node.k8s.io/v1 RuntimeClass. The API server adds its overhead to pods, and not to their templates."""
-
-    overhead: Overhead | None = None
-
-
-RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
-
-
 class PodTemplate(Struct):
     """core/v1 PodTemplateSpec."""
 

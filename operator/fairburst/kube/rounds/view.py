@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fairburst.kube.api.objects import DeviceClass, Namespace, Node, Pod, RuntimeClass
+from fairburst.kube.api.class_objects import DeviceClass, RuntimeClass
+from fairburst.kube.api.objects import Namespace, Node, Pod
 from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.enforce.namespace_labels import Labels
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairburst.bounds import MOST_AMOUNT, bounded_amount
-from fairburst.kube.api.objects import DeviceClass, Node, Quantity
+from fairburst.kube.api.class_objects import DeviceClass
+from fairburst.kube.api.objects import Node, Quantity
 from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.quantity import QuantityError, parse_quantity
 

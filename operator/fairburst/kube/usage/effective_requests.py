@@ -14,7 +14,8 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from fairburst.bounds import MOST_AMOUNT, bounded_amount, bounded_duration
-from fairburst.kube.api.objects import Container, ContainerStatus, Pod, PodSpec, Quantity, ResourceList, Resources, RuntimeClass
+from fairburst.kube.api.class_objects import RuntimeClass
+from fairburst.kube.api.objects import Container, ContainerStatus, Pod, PodSpec, Quantity, ResourceList, Resources
 from fairburst.kube.times import to_epoch
 from fairburst.quantity import parse_exact
 

@@ -1,0 +1,37 @@
+"""The cluster's classes that change what a pod asks for: of devices and of runtimes."""
+
+from __future__ import annotations
+
+import msgspec
+
+from fairburst.kube.api.objects import Object, ResourceList, Struct
+
+
+class DeviceClassSpec(Struct):
+    """resource.k8s.io/v1 DeviceClassSpec."""
+
+    extended_resource_name: str = ""
+
+
+class DeviceClass(Object):
+    """resource.k8s.io/v1 DeviceClass. A pod may ask for its devices as for an extended resource, which no node lists then."""
+
+    spec: DeviceClassSpec = msgspec.field(default_factory=DeviceClassSpec)
+
+
+DEVICE_CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"  # Kubernetes before 1.34 has none with the name of an extended resource
+
+
+class Overhead(Struct):
+    """node.k8s.io/v1 Overhead."""
+
+    pod_fixed: ResourceList | None = None
+
+
+class RuntimeClass(Object):
+    """node.k8s.io/v1 RuntimeClass. The API server adds its overhead to pods, and not to their templates."""
+
+    overhead: Overhead | None = None
+
+
+RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
