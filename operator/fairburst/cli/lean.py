@@ -13,7 +13,7 @@ _PLACES = ("SSL_CERT_FILE", "SSL_CERT_DIR")  # where OpenSSL looks for them
 def without_public_authorities() -> Iterator[None]:
     """Load no certificates of public authorities inside the context.
 
-    aiohttp loads them when it is imported, 2.7 MB, for requests that name no certificates. Ours do (`Credentials.ssl_context`), and so do
+    aiohttp loads them when it is imported, 1.7 MB, for requests that name no certificates. Ours do (`Credentials.ssl_context`), and so do
     Kopf's; a kubeconfig that names none still means the public authorities, which are loaded for it later.
     """
     before = {name: os.environ.get(name) for name in _PLACES}
