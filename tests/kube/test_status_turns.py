@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fairburst.kube.rounds import statuses
 from fairburst.kube.rounds.statuses import FIGURES_AHEAD, SWEEP_SECONDS
 from fairburst.kube.views.status_plan import FIGURES_PER_SECOND
 from tests.support.busy_queues import batch
@@ -15,8 +16,9 @@ IN_TURN = (FIGURES_AHEAD + 1) * FIGURES_PER_SECOND + len(TEAMS) / SWEEP_SECONDS
 
 
 @pytest.fixture
-def world() -> World:
-    """Many queues that want more pods than they have, at rest."""
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    """Many queues that want more pods than they have, at rest. Looks come as often on a slow machine as on a fast one."""
+    monkeypatch.setattr(statuses, "LOOK_FACTOR", 0.0)
     world = World(nodes=16)
     for team in TEAMS:
         batch(world, team, pods=1, wanted=9)
