@@ -17,11 +17,12 @@ from fairburst.forecast.learned import Arrivals, Durations
 from fairburst.forecast.state import ENDLESS_SECONDS, JobState, StageState, State
 from fairburst.forecast.units import in_countable_units
 from fairburst.kube.api.objects import Job, Pod, controller_of
-from fairburst.kube.forecasts.ended_pods import epoch, pods_of, run_of, started_of
+from fairburst.kube.forecasts.ended_pods import pods_of, run_of, started_of
 from fairburst.kube.look import Look
 from fairburst.kube.queues.job_annotations import parallelism_of
 from fairburst.kube.queues.lanes import asks_for
 from fairburst.kube.queues.steps import step_of
+from fairburst.kube.times import epoch
 from fairburst.kube.usage.effective_requests import effective_requests
 from fairburst.kube.workloads.job import is_held
 from fairburst.sim.cluster import one_machine

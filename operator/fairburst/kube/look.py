@@ -28,7 +28,7 @@ from fairburst.kube.shadow import ObservingEngine
 from fairburst.kube.usage.capacity import NodeShapes, counts, extended_offers, first_lacking
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.demand import NamespaceDemand
-from fairburst.kube.usage.effective_requests import extended_resources, overheads_of, template_requests, with_overhead
+from fairburst.kube.usage.effective_requests import Overheads, extended_resources, overheads_of, template_requests, with_overhead
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.workloads.registry import KINDS
 from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, RoundResult
@@ -61,7 +61,7 @@ class Reading:
 @dataclass(frozen=True, slots=True)
 class Look:
     """The objects and the decision. `queues`: all queue objects by (kind, namespace, name), as the API server holds them. `demands`: by
-    space, of the queues that take part in the decision."""
+    space, of the queues that take part in the decision. `overheads`: of RuntimeClasses."""
 
     config: Config
     queues: Queues
@@ -69,6 +69,7 @@ class Look:
     plan: RoundPlan
     round: DecidedRound
     demands: Mapping[str, NamespaceDemand]
+    overheads: Overheads
 
     def pool_nodes(self) -> dict[str, Node]:
         """Return the nodes of the pool that take pods, by name."""
@@ -82,7 +83,7 @@ class Look:
 
     def requests_of(self, template: PodTemplate) -> Mapping[str, float]:
         """Return the requests of one of a template's pods, with the overhead of its RuntimeClass."""
-        return with_overhead(template_requests(template.spec), template.spec, overheads_of(self.view.runtime_classes))
+        return with_overhead(template_requests(template.spec), template.spec, self.overheads)
 
     def shapes(self) -> NodeShapes:
         """Return the capacities of these nodes."""
@@ -188,7 +189,7 @@ async def decided(client: ApiClient, reading: Reading, queues: Queues) -> Look:
     plan = engine.round(view, reading.wall, reading.now)
     if remembered.last is None:
         raise ApiError(0, "NothingDecided", "expected a decision, found none")
-    return Look(config, queues, view, plan, remembered.last, engine.demands)
+    return Look(config, queues, view, plan, remembered.last, engine.demands, overheads_of(view.runtime_classes))
 
 
 def _namespace(name: str) -> Namespace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from datetime import UTC, datetime, timedelta
 
 from fairburst.bounds import bounded_epoch
@@ -13,6 +14,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def to_epoch(time: datetime) -> float:
     """Return seconds since the epoch, exact to the microsecond."""
     return bounded_epoch((time - _EPOCH) / timedelta(microseconds=1) / _MICRO)
+
+
+@functools.lru_cache(maxsize=4096)
+def epoch(text: str | None) -> float:
+    """Return a Kubernetes time in seconds since the epoch; 0 without one."""
+    return to_epoch(datetime.fromisoformat(text)) if text else 0.0
 
 
 def from_epoch(seconds: float) -> datetime:

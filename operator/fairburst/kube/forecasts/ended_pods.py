@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from collections import deque
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError
 from fairburst.kube.api.objects import Job, Pod, controller_of
-from fairburst.kube.times import to_epoch
+from fairburst.kube.times import epoch
 from fairburst.kube.usage.controller_index import ControllerIndex
 
 KEPT = 2_000  # runs that wait for the next question
@@ -97,9 +95,3 @@ def run_of(pod: Mapping[str, Any]) -> Run | None:
     uid = owner.get("uid") or metadata.get("uid", "")
     priority_class = (pod.get("spec") or {}).get("priorityClassName", "")
     return Run(metadata.get("namespace", ""), job, uid, 1, started, max(started, finished), priority_class)
-
-
-@functools.lru_cache(maxsize=4096)
-def epoch(text: str | None) -> float:
-    """Return a Kubernetes time in seconds since the epoch; 0 without one."""
-    return to_epoch(datetime.fromisoformat(text)) if text else 0.0

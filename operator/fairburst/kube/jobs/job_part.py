@@ -12,7 +12,6 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from fairburst.kube.jobs.job_index import JobIndex, JobKey, JobPods, group_of
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, size_of
 from fairburst.kube.names import SIZE_CLASSES, SMALL_CLASS
 from fairburst.kube.queues.job_annotations import family_of
+from fairburst.kube.times import epoch
 from fairburst.kube.usage.demand import DesiredPods, NamespaceDemand
 from fairburst.kube.workloads.job import pods_at_once
 from fairburst.kube.workloads.registry import ANNOUNCED_KINDS
@@ -260,7 +260,7 @@ def _job_of(pods: JobPods, queue: str) -> Job:
     return Job(
         name=f"{pods.kind} {pods.key.namespace}/{pods.name}",
         queue=queue,
-        submitted=_epoch(pods.created),
+        submitted=epoch(pods.created),
         request=_amounts(tuple(pods.wanted)),
         category=DemandCategory.SMALL if pods.small else DemandCategory.LARGE,
         wanted=_amounts(tuple(map(max, pods.wanted, pods.used))),
@@ -277,17 +277,13 @@ def _amounts(thousandths: tuple[int, ...]) -> FloatArray:
 
 
 def _draft(drafts: dict[tuple[str, bool], _Draft], key: str, small: bool, name: str, created: str | None, width: int) -> _Draft:
-    submitted = _epoch(created)
+    submitted = epoch(created)
     found = drafts.get((key, small))
     if found is None:
         zeros = np.zeros(width)
         found = drafts[key, small] = _Draft(name, small, submitted, zeros, zeros, zeros)
     found.submitted = min(found.submitted, submitted)
     return found
-
-
-def _epoch(created: str | None) -> float:
-    return datetime.fromisoformat(created).timestamp() if created else 0.0
 
 
 def _job(draft: _Draft, queue: str) -> Job:

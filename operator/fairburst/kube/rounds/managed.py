@@ -12,9 +12,9 @@ from fairburst.kube.containment import Containment
 from fairburst.kube.enforce.enforceability import Obstacle, obstacles
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.namespace_labels import NO_QUEUE, Labels, differing, queue_labels
-from fairburst.kube.enforce.quota_plan import pool_of
+from fairburst.kube.enforce.quota_plan import QuotaKey, pool_of
 from fairburst.kube.jobs.reserve import Reserve, takes_part
-from fairburst.kube.names import POOL_LABEL, QUOTA_NAME
+from fairburst.kube.names import OUR_QUOTAS, POOL_LABEL, QUOTA_NAME
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.queues.spaces import namespace_of
 from fairburst.kube.rounds.cluster_state import ClusterState
@@ -126,6 +126,13 @@ class ManagedNamespaces:
         quota = round_.view.quotas.get((namespace, QUOTA_NAME))
         pools = self._cluster.labels.get(namespace, {}).get(POOL_LABEL), pool_of(quota) if quota is not None else None
         return namespace not in round_.left_alone and (self._pool in pools or namespace in self._cluster.labelled)
+
+    def quotas_left(self, round_: RoundContext, namespace: str) -> list[QuotaKey]:
+        """Return the quotas with our names in a namespace that is being released. One without a pool's label is an operator's only where
+        the namespace is managed."""
+        quotas, managed = round_.view.quotas, namespace in self._cluster.labelled
+        present = [key for name in sorted(OUR_QUOTAS) if (key := (namespace, name)) in quotas]
+        return [key for key in present if managed or pool_of(quotas[key]) is not None]
 
     def _item(
         self, round_: RoundContext, demand: NamespaceDemand, namespace: str, entry: QueueEntry | None, row: int | None, level: FloatArray,

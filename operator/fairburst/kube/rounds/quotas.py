@@ -13,21 +13,21 @@ from fairburst.kube.enforce.division import divided
 from fairburst.kube.enforce.expiry import NOTES, Temporary, notes
 from fairburst.kube.enforce.holds import HoldTimes
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
-from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaPlanner, QuotaTarget, QuotaWrite, amounts, pool_of, quota_key
+from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaPlanner, QuotaTarget, QuotaWrite, amounts, quota_key
 from fairburst.kube.enforce.quota_targets import gated_target, namespace_quota_target
 from fairburst.kube.enforce.recount import Recounts
 from fairburst.kube.enforce.size_note import size_note
 from fairburst.kube.enforce.slack import FIRST_PODS, STEERED_SECONDS, SlackControl
 from fairburst.kube.enforce.slack_use import use_of
 from fairburst.kube.jobs.reserve import Reserve, divides, left_over
-from fairburst.kube.names import LANE_QUOTAS, MANAGED_LABEL, OTHER_QUOTAS, OUR_QUOTAS, QUOTA_NAME, SMALL_QUOTA
+from fairburst.kube.names import LANE_QUOTAS, OTHER_QUOTAS, QUOTA_NAME, SMALL_QUOTA
 from fairburst.kube.queues.spaces import namespace_of
 from fairburst.kube.rounds.cluster_state import Changes
 from fairburst.kube.rounds.decision_changes import Entitlement
 from fairburst.kube.rounds.differences import Agenda
 from fairburst.kube.rounds.governing import GoverningQueues
 from fairburst.kube.rounds.managed import ManagedNamespaces
-from fairburst.kube.rounds.view import ClusterView, RoundContext, RoundPlan
+from fairburst.kube.rounds.view import RoundContext, RoundPlan
 from fairburst.kube.usage.pod_usage import NamespaceUsage
 from fairburst.policy.table import NOT_ADMITTED, OPEN, OVERDUE
 from fairburst.policy.tolerance import SMALLEST
@@ -104,7 +104,7 @@ class QuotaRounds:
         parts = {(namespace, name) for namespace in round_.touched for name in OTHER_QUOTAS} & quotas.keys()
         keys, touched = (quotas.keys(), managed.all) if round_.everything else (parts, managed.of(round_.touched))
         own = {item.quota_key[0] for item in touched}
-        released = [key for namespace in plan.releases for key in _of_released(round_.view, namespace)]
+        released = [key for namespace in plan.releases for key in managed.quotas_left(round_, namespace)]
         found = left_over(quotas, keys, wanted, self._pool, within=own)
         plan.quota_deletions = released + [key for key in found if key[0] not in kept and key not in released]
         self._deleted |= {key: quotas[key] for key in plan.quota_deletions}
@@ -207,15 +207,6 @@ class QuotaRounds:
             self._out_of_sync.pop(namespace, None)
         self.slack.retain(managed)
         self._managed = managed
-
-
-def _of_released(view: ClusterView, namespace: str) -> list[QuotaKey]:
-    """Return the quotas with our names in a namespace that is being released. One without a pool's label is an operator's only where the
-    namespace is managed."""
-    found = view.namespaces.get(("", namespace))
-    managed = found is not None and (found.metadata.labels or {}).get(MANAGED_LABEL) == "true"
-    present = [(key, quota) for name in sorted(OUR_QUOTAS) if (quota := view.quotas.get(key := (namespace, name))) is not None]
-    return [key for key, quota in present if managed or pool_of(quota) is not None]
 
 
 def _temporary(round_: RoundContext, item: ManagedNamespace, target: QuotaTarget) -> Temporary | None:

@@ -184,12 +184,12 @@ class StatusRounds:
         """Return the namespaces whose changed objects may be news for users. The others have new figures, which wait for their turn."""
         entries, found = round_.queue_set.entries, set[str]()
         for namespace in self._moved:
-            late = list[int]()
-            for position in self._positions.get(namespace, ()):
+            positions, late = self._positions.get(namespace, ()), list[int]()
+            for position in positions:
                 with self._contained.object("show", namespace):
                     row = self._row_of_figures(round_, entries[position], managed, demands, plan)
                     late += [] if row is None else [row]
-            if len(late) == len(self._positions.get(namespace, ())):
+            if len(late) == len(positions):
                 self._drifted[late] = True
             else:
                 found.add(namespace)
