@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 # Python keeps what it compiles, whatever the environment says: the tests start many processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-long e2e test-fast lint crds cli-page chart package site image release-check lock bench bench-peers reproduce cluster-build browser clean fuzz simulate-faults fuzz-objects mutate audit nightly
+.PHONY: demo test test-measure test-slow test-long e2e test-fast lint crds cli-page chart package site image release-check lock bench bench-peers reproduce cluster-build browser clean fuzz simulate-faults fuzz-objects mutate audit nightly
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -26,9 +26,12 @@ QUICK   := "not measure and not slow and not long"
 MEASURE := "measure and not long"
 
 # Three workers on two cores: tests on a control plane wait for half of their time.
-## test: style, types, contracts, then every test; builds the control plane first if it is not cached
+## test: style, types, contracts, then the tests; builds the control plane first if it is not cached
 test: lint cluster-build
 	$(tests) quick -m $(QUICK) -n 3 --dist loadfile --no-loadscope-reorder
+
+## test-measure: work done with fairburst and without, each on a control plane of its own and one at a time; CI runs it too
+test-measure: $(STAMP) cluster-build
 	$(tests) measure -m $(MEASURE)
 
 ## test-slow: the chart on an API server, and the papers' experiments in their quick forms; CI runs it too
