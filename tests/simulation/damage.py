@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from fairburst.kube.names import GROUP, OUR_QUOTAS
+from fairburst.kube.names import GROUP, LANE_LABELS, MANAGED_LABEL, OUR_QUOTAS, POOL_LABEL
 from tests.simulation.api_server import ApiServer
 from tests.simulation.fault import Fault
 from tests.simulation.resources import CONFIG_MAPS, NAMESPACES, QUEUES, QUOTAS, Object
@@ -18,6 +18,14 @@ FOREIGN_KEY = "persistentvolumeclaims"  # no quota of ours limits it
 _KEPT = frozenset({"promise", "refused", "class"})  # scrambled they would be another promise, which others might have to give way to
 _TIMES = ("1970-01-01T00:00:01Z", "2026-05-28T20:27:00Z", "9999-12-31T23:59:59Z")
 _UNREADABLE = '{"version": 1, "asOf": 1e999, "committed": {"cpu": "x"}}'
+# What is removed of a namespace's labels, and which of ours these are. An administrator who cleans up by hand seldom takes all.
+_LABELS: tuple[tuple[str, Callable[[str], bool]], ...] = (
+    ("labels", lambda label: True),
+    ("the label of management", MANAGED_LABEL.__eq__),
+    ("the label of the pool", POOL_LABEL.__eq__),
+    ("the labels of lanes", lambda label: label in LANE_LABELS.values()),
+    ("the label of lane 1", LANE_LABELS[1].__eq__),
+)
 _TEXTS = ("", "{", "[]", "null", '{"version": 1}', '{"version": 99}', "[" * 100_000, _UNREADABLE)
 
 
@@ -92,12 +100,14 @@ class Damage:
         return self._fault(f"quotas {how}", at, begin)
 
     def _labels(self, at: float) -> Fault:
+        what, goes = self._source.choice(_LABELS)
+
         def begin() -> None:
             for namespace in self._server.of(NAMESPACES):
                 if self._source.random() < 0.7:
-                    self._unlabel(NAMESPACES, namespace)
+                    self._unlabel(NAMESPACES, namespace, goes)
 
-        return self._fault("labels of namespaces removed", at, begin)
+        return self._fault(f"{what} of namespaces removed", at, begin)
 
     def _memory(self, at: float) -> Fault:
         text = self._source.choice((None, None, *_TEXTS))
@@ -114,8 +124,8 @@ class Damage:
     def _delete(self, collection: str, obj: Object) -> None:
         self._server.remove(collection, obj, WHO)
 
-    def _unlabel(self, collection: str, obj: Object) -> None:
-        ours = [label for label in obj["metadata"].get("labels") or {} if GROUP in label]
+    def _unlabel(self, collection: str, obj: Object, goes: Callable[[str], bool] = lambda label: True) -> None:
+        ours = [label for label in obj["metadata"].get("labels") or {} if GROUP in label and goes(label)]
         self._server.update(collection, obj, {"metadata": {"labels": dict.fromkeys(ours)}}, WHO)
 
     def _edit_hard(self, collection: str, obj: Object) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fairburst.kube.api.saved import memory_name
-from fairburst.kube.names import LANE_LABELS, LANE_QUOTAS, MANAGED_LABEL, OUR_QUOTAS, POOL_LABEL, QUOTA_NAME
+from fairburst.kube.names import LANE_LABELS, LANE_OF_CLASS, LANE_QUOTAS, MANAGED_LABEL, OUR_QUOTAS, POOL_LABEL, QUOTA_NAME
 from fairburst.kube.process import Operator
 from fairburst.kube.rounds.view import RoundPlan
 from tests.simulation import quotas
@@ -205,8 +205,7 @@ class Invariants:
             name, labels = namespace["metadata"]["name"], namespace["metadata"].get("labels") or {}
             lanes = {LANE_QUOTAS[lane]: labels[label] for lane, label in LANE_LABELS.items() if label in labels}
             for quota, queue in lanes.items():
-                if self._server.get(THROUGHPUT_QUEUES, name, queue) is None:
-                    found.append(f"{name} has a lane for {queue}, which does not exist")
+                found += self._class_of_lane(name, queue, quota)
                 if self._server.get(QUOTAS, name, quota) is None:
                     found.append(f"{name} has no quota for {queue}")
             ours = self._our_quotas(name)
@@ -216,6 +215,14 @@ class Invariants:
                 if count != 1 and not (count == 2 and moves):  # it counts for both while a level begins or ends to be divided
                     found.append(f"the pod {name}/{pod['metadata']['name']} counts for {count} quotas")
         return found
+
+    def _class_of_lane(self, namespace: str, queue: str, quota: str) -> list[str]:
+        """Compare the class that a further queue's status names, which users copy into pods of their own, with that of its quota's pods."""
+        obj = self._server.get(THROUGHPUT_QUEUES, namespace, queue)
+        if obj is None:
+            return [f"{namespace} has a lane for {queue}, which does not exist"]
+        shown = ((obj.get("status") or {}).get("podPriority") or {}).get("className")
+        return [] if LANE_QUOTAS.get(LANE_OF_CLASS.get(shown, 0)) == quota else [f"{namespace}/{queue} shows {shown}, its quota is {quota}"]
 
     def _enforced(self) -> list[str]:
         found: list[str] = []

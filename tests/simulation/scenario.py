@@ -20,7 +20,7 @@ OWN_NAMESPACE, BYSTANDER = "fairburst-system", "bystander"
 FINISHED_SECONDS = 8.0  # until a finished Job or pod is deleted
 ENFORCEMENTS = ("Quota", "Quota", "Quota", "Gate", "Suspend", "Observe")
 DEFAULT_QUEUE, FURTHER_QUEUES = "queue", ("nightly", "weekly", "hourly")
-DIVIDED = 0.15  # part of the clusters that have a namespace with several queues
+DIVIDED = 0.3  # part of the clusters that have a namespace with several queues
 MEASURED = 0.2  # part of the clusters that declare no capacity, so that promises count on the present nodes
 
 
