@@ -91,7 +91,7 @@ class Accounts:
         """Return what was lost: a promise stays until its spec is edited, its class while the capacity permits, and no count goes down."""
         found, was, now, namespace = [], old.get("status") or {}, new.get("status") or {}, new["metadata"]["namespace"]
         if not self._is_edited(new):
-            if was.get("class") in PROMISED:
+            if was.get("class") in PROMISED and not was_observed(new):  # the class of an observed queue falls where another takes the place
                 least = self._least_class(new["metadata"]["uid"], was)
                 if promises.is_weaker(now.get("class"), least):
                     found.append(f"a promise lost: {namespace} went from {was['class']} to {now.get('class')}, {least} could be kept")

@@ -162,8 +162,8 @@ class ApiServer:
         key = (metadata.get("namespace", ""), metadata["name"])
         if key in self.objects[collection]:
             raise Refused(409, "AlreadyExists", f"{key[1]} already exists")
-        if key[0] and collection != LEASES and ("", key[0]) not in self.objects[NAMESPACES]:
-            raise Refused(404, "NotFound", f"namespaces {key[0]} not found")
+        if key[0] and collection != LEASES:
+            self._is_open(key[0])
         obj = self._mutated(collection, obj, None)
         if collection == PODS:
             quotas.charge(self, obj)
@@ -173,6 +173,14 @@ class ApiServer:
             "metadata": {**obj["metadata"], "uid": f"uid-{next(self._uids)}", "creationTimestamp": self.now(), "generation": 1},
         }
         return self._store(who, "POST", collection, None, stored)
+
+    def _is_open(self, name: str) -> None:
+        """Raise Refused where a namespace takes no new objects."""
+        namespace = self.objects[NAMESPACES].get(("", name))
+        if namespace is None:
+            raise Refused(404, "NotFound", f"namespaces {name} not found")
+        if "deletionTimestamp" in namespace["metadata"]:
+            raise Refused(403, "Forbidden", f"unable to create new content in namespace {name} because it is being terminated")
 
     def put(self, collection: str, obj: Object) -> Object:
         """Store an object as it is, without admission and quotas."""
@@ -209,6 +217,12 @@ class ApiServer:
             if evicted:
                 change["status"] = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]}
             self.update(PODS, pod, change, who)
+
+    def delete_namespace(self, name: str, who: str) -> None:
+        """Begin to delete a namespace: it takes no new objects, and the namespace controller removes it with all that it has."""
+        namespace = self.get(NAMESPACES, "", name)
+        if namespace is not None:
+            self.update(NAMESPACES, namespace, {"metadata": {"deletionTimestamp": self.now()}, "status": {"phase": "Terminating"}}, who)
 
     def compact(self) -> None:
         """Forget history: a watch that resumes from before gets 410."""

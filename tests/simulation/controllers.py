@@ -1,4 +1,4 @@
-"""The rest of a cluster: Job controller, scheduler, kubelets, quota controller and garbage collector.
+"""The rest of a cluster: Job controller, scheduler, kubelets, quota controller, garbage collector and namespace controller.
 
 Each looks at the whole cluster a moment after something has changed, which is fast enough for tens of objects. Refused Jobs back off as
 in Kubernetes, and try again at once when their object changes.
@@ -15,7 +15,20 @@ from typing import Any
 
 from tests.simulation import quotas
 from tests.simulation.api_server import ApiServer, Write
-from tests.simulation.resources import CONFIG_MAPS, EVENTS, JOBS, LEASES, NODES, PODS, QUEUES, QUOTAS, Object, Refused
+from tests.simulation.resources import (
+    CONFIG_MAPS,
+    EVENTS,
+    JOBS,
+    KINDS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    QUEUES,
+    QUOTAS,
+    Object,
+    Refused,
+)
 
 STEP_SECONDS = 0.1
 BACKOFF_SECONDS = (1.0, 60.0)
@@ -68,6 +81,7 @@ class Controllers:
         if not self._dirty and not due:
             return
         self._dirty = False
+        self._end_namespaces()
         self._collect_garbage()
         self._jobs(now)
         self._schedule(now)
@@ -95,6 +109,25 @@ class Controllers:
             quota = self.server.get(QUOTAS, *key)
             if quota is not None:
                 quotas.recount(self.server, quota)
+
+    # Namespaces that are deleted -------------------------------------------------------------------------------------
+
+    def _end_namespaces(self) -> None:
+        """Delete what these namespaces have, in no useful order, and each of them once nothing is left."""
+        for namespace in self.server.of(NAMESPACES):
+            if "deletionTimestamp" in namespace["metadata"]:
+                name = namespace["metadata"]["name"]
+                for collection in KINDS:
+                    for one in self.server.of(collection, name):
+                        self._delete(collection, one)
+                if not any(self.server.of(collection, name) for collection in KINDS):
+                    self.server.remove(NAMESPACES, namespace, "namespace-controller")
+
+    def _delete(self, collection: str, obj: Object) -> None:
+        if collection == PODS:
+            self.server.delete_pod(obj, "namespace-controller")
+        else:
+            self.server.remove(collection, obj, "namespace-controller")
 
     # Garbage ---------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Faults of objects, by seed: queues that are deleted and created again, nodes that are lost for a while or for good, and damage."""
+"""Faults of objects, by seed: queues and namespaces that are deleted and created again, nodes that are lost, and damage."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from tests.simulation.api_server import ApiServer
 from tests.simulation.damage import Damage
 from tests.simulation.fault import Fault
 from tests.simulation.replica import Replica
-from tests.simulation.resources import NODES, Object
-from tests.simulation.scenario import DEFAULT_QUEUE, Scenario, Tenant, node
+from tests.simulation.resources import NAMESPACES, NODES, Object
+from tests.simulation.scenario import DEFAULT_QUEUE, Scenario, Tenant, namespace, node
 
 AT_ONCE_SECONDS = 0.01  # as `kubectl replace --force` does it
+GONE_SECONDS, LOOK_SECONDS = 10.0, 0.2  # in which a namespace ends whose nodes all run; between two looks whether it is gone
 KILLED = 0.4  # part of the faults during which the leader is killed
 
 
@@ -83,6 +84,26 @@ class ObjectFaults:
         if not tenant.asks_for:
             tenant.queue = "renamed" if tenant.queue == DEFAULT_QUEUE else DEFAULT_QUEUE
 
+    # Namespaces ------------------------------------------------------------------------------------------------------
+
+    def _namespace_recreated(self, at: float) -> Fault:
+        """Delete a namespace with all that it has; once it is gone, create it again with the queues of its tenants."""
+        name = self._source.choice(self._scenario.tenants).namespace
+        seconds = self._source.choice((AT_ONCE_SECONDS, self._source.uniform(2, 20)))
+
+        def end() -> None:
+            if self._server.get(NAMESPACES, "", name) is not None:
+                if self._server.loop.now < at + seconds + GONE_SECONDS:  # later a pod waits for a lost node
+                    self._server.loop.call_later(LOOK_SECONDS, end)
+                return
+            self._server.create(NAMESPACES, namespace(name))
+            for tenant in self._scenario.tenants:
+                if tenant.namespace == name:
+                    self._scenario.recreate(self._server, tenant)
+
+        begin = partial(self._server.delete_namespace, name, "administrator")
+        return self._killing(Fault(f"namespace {name} deleted and created again", at, seconds, begin, end, felt=seconds + GONE_SECONDS))
+
     # Nodes -----------------------------------------------------------------------------------------------------------
 
     def _nodes_lost(self, at: float) -> Fault:
@@ -129,6 +150,7 @@ class ObjectFaults:
 
 _KINDS: tuple[Callable[[ObjectFaults, float], Fault], ...] = (
     ObjectFaults._queue_recreated,
+    ObjectFaults._namespace_recreated,
     ObjectFaults._nodes_lost,
     ObjectFaults._damaged,
 )

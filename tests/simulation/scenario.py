@@ -147,8 +147,9 @@ class Scenario:
         server.create(PODS, bare_pod("kube-system", "agent", 0.5, 10_000))
 
     def recreate(self, server: ApiServer, tenant: Tenant) -> None:
-        """Create a tenant's queue again, or for the first time."""
-        server.create(tenant.collection, queue(tenant.collection, tenant.namespace, tenant.queue, tenant.spec))
+        """Create a tenant's queue again, or for the first time. In a namespace that is being deleted it waits for the next one."""
+        with contextlib.suppress(Refused):
+            server.create(tenant.collection, queue(tenant.collection, tenant.namespace, tenant.queue, tenant.spec))
 
     def start(self, server: ApiServer, until: float) -> None:
         """Let work come until virtual time `until`."""
