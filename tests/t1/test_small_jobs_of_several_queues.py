@@ -31,6 +31,7 @@ LARGE_PODS, LARGE_SECONDS = 300, "17s,21s,18s,22s,19s,23s,20s"
 SMALL_JOBS, SMALL_PODS, SMALL_SECONDS = 5, 3, 5  # 3 cpu of 32: small
 SMALL, LARGE, NIGHTLY = "fairburst-small", "fairburst-large", "fairburst-queue-1"
 ASKING = {"labels": {"fairburst.dev/queue": "nightly"}}
+OF_A_JOB = {"ownerReferences": [owner("Job", "batch/v1")]}
 
 
 class Team(LiveCluster):
@@ -73,7 +74,34 @@ def team(fresh_cluster: Callable[..., Cluster]) -> Iterator[Team]:
         until(lambda: found.status(TEAM, DEFAULT).get("class") == "Elastic", PATIENCE_SECONDS, "the default queue to be admitted")
         found.create(queue("ThroughputQueue", {}, TEAM, "nightly"))
         until(lambda: found.counting()[NIGHTLY] == [NIGHTLY], PATIENCE_SECONDS, "the quota of the further queue")
+        body = job(TEAM, "one", 1)
+        sized = pod({"namespace": TEAM, "labels": {"fairburst.dev/size": "small"}, **OF_A_JOB})
+        until(lambda: "labels" in found.stored(body)["metadata"], PATIENCE_SECONDS, "the API server to size new Jobs")
+        asking = pod({"namespace": TEAM, **ASKING})
+        until(lambda: found.priority_of(asking) == NIGHTLY, PATIENCE_SECONDS, "the API server to see the new labels of the namespace")
+        until(lambda: found.priority_of(sized) == SMALL, PATIENCE_SECONDS, "pods of small Jobs to get their class")
         yield found
+
+
+def test_the_webhook_would_give_the_same_classes_and_sizes(team: Team) -> None:
+    """By the statuses, where the policies go by labels and the namespace quota. Nothing is created, so the quotas have room."""
+    config = parse_config("")
+    queues = {(one["kind"], TEAM, one["metadata"]["name"]): one for one in team.items(QUEUES, TEAM)}
+
+    def classes(body: dict[str, Any]) -> tuple[Any, ...]:
+        return tuple(body["spec"].get(name) for name in ("priorityClassName", "priority", "preemptionPolicy"))
+
+    for asked, size, owned in itertools.product((None, "nightly", "nobody"), (None, "small", "large"), ({}, OF_A_JOB)):
+        labels = {name: text for name, text in (("fairburst.dev/queue", asked), ("fairburst.dev/size", size)) if text is not None}
+        body = pod({"namespace": TEAM, "labels": labels, **owned})
+        patched = json_patch(body, pod_patch(body, asked_queue(queues, body, TEAM, "default"), config))
+        assert classes(team.stored(body)) == classes(patched), (asked, size, owned)
+    for asked, pods in itertools.product((None, "nightly", "nobody"), (1, 64)):
+        metadata = {} if asked is None else {"labels": {"fairburst.dev/queue": asked}}
+        body = job(TEAM, "one", pods, pod_metadata=metadata)
+        patched = json_patch(body, job_patch(body, None, governing(queues, TEAM, "default"), config, None))
+        sizes = [one["metadata"]["labels"]["fairburst.dev/size"] for one in (team.stored(body), patched)]
+        assert sizes == ["small" if pods == 1 else "large"] * 2, (asked, pods)
 
 
 def test_a_small_job_starts_from_the_reserve_while_large_work_and_the_further_queue_keep_the_cluster_full(team: Team) -> None:
@@ -125,28 +153,6 @@ def test_a_lie_about_the_size_changes_no_class(team: Team) -> None:
     lie = {"labels": {"fairburst.dev/size": "small"}}
     template = team.stored(job(TEAM, "liar", 64, pod_metadata=lie))["spec"]["template"]
     assert template["metadata"]["labels"]["fairburst.dev/size"] == "large"
-
-
-def test_the_webhook_would_give_the_same_classes_and_sizes(team: Team) -> None:
-    """By the statuses, where the policies go by labels and the namespace quota."""
-    config = parse_config("")
-    queues = {(one["kind"], TEAM, one["metadata"]["name"]): one for one in team.items(QUEUES, TEAM)}
-
-    def classes(body: dict[str, Any]) -> tuple[Any, ...]:
-        return tuple(body["spec"].get(name) for name in ("priorityClassName", "priority", "preemptionPolicy"))
-
-    of_a_job = {"ownerReferences": [owner("Job", "batch/v1")]}
-    for asked, size, owned in itertools.product((None, "nightly", "nobody"), (None, "small", "large"), ({}, of_a_job)):
-        labels = {name: text for name, text in (("fairburst.dev/queue", asked), ("fairburst.dev/size", size)) if text is not None}
-        body = pod({"namespace": TEAM, "labels": labels, **owned})
-        patched = json_patch(body, pod_patch(body, asked_queue(queues, body, TEAM, "default"), config))
-        assert classes(team.stored(body)) == classes(patched), (asked, size, owned)
-    for asked, pods in itertools.product((None, "nightly", "nobody"), (1, 64)):
-        metadata = {} if asked is None else {"labels": {"fairburst.dev/queue": asked}}
-        body = job(TEAM, "one", pods, pod_metadata=metadata)
-        patched = json_patch(body, job_patch(body, None, governing(queues, TEAM, "default"), config, None))
-        sizes = [one["metadata"]["labels"]["fairburst.dev/size"] for one in (team.stored(body), patched)]
-        assert sizes == ["small" if pods == 1 else "large"] * 2, (asked, pods)
 
 
 def test_the_statuses_say_which_queue_keeps_a_reserve(team: Team) -> None:
