@@ -185,6 +185,21 @@ def test_a_pod_gets_the_class_of_the_further_queue_that_it_asks_for_and_otherwis
     assert given("nightly", "rival") is None, "a queue of another namespace"
 
 
+def test_pods_of_small_jobs_get_their_class_in_the_default_queue_and_not_in_a_further_one() -> None:
+    lane = {"className": "fairburst-queue-1", "value": -2, "preemptionPolicy": "Never"}
+    statuses = {"batch": SIZED[1], "nightly": {"podPriority": lane}}
+    queues = {("ThroughputQueue", "team", name): {"spec": {}, "status": status} for name, status in statuses.items()}
+
+    def given(asked: str, size: str) -> str:
+        labels = {SIZE_LABEL: size, "fairburst.dev/queue": asked}
+        body = pod({"ownerReferences": [owner("Job", "batch/v1")], "labels": labels})
+        name: str = values(pod_patch(body, asked_queue(queues, body, "team", "default"), CONFIG))["priorityClassName"]
+        return name
+
+    assert (given("nobody", "small"), given("nobody", "large")) == ("fairburst-small", "fairburst-large")
+    assert {given("nightly", size) for size in ("small", "large")} == {"fairburst-queue-1"}
+
+
 def test_a_job_is_held_by_the_queue_that_its_pods_ask_for() -> None:
     priority = {"value": 1, "preemptionPolicy": "Never"}
 

@@ -91,7 +91,6 @@ def test_throughput_queues_beside_a_latency_queue_get_spaces_of_their_own() -> N
         "team/nightly": ("team/nightly", 1),
         "team/weekly": ("team/weekly", 2),
     }
-    assert all(entry.shares for entry in queue_set.governing)
 
 
 def test_of_queues_created_in_one_second_the_latency_queue_is_the_default_queue_whatever_their_names() -> None:
@@ -116,7 +115,7 @@ def test_a_latency_queue_that_comes_second_is_told_how_to_have_both() -> None:
 def test_one_queue_divides_nothing() -> None:
     queue_set = build(made(BURSTS))
     assert not queue_set.spaces.lanes
-    assert [(entry.space, entry.shares) for entry in queue_set.governing] == [("team", False)]
+    assert [entry.space for entry in queue_set.governing] == ["team"]
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_with_a_reserve_further_policies_size_jobs_and_only_namespaces_whose_pod
     sizes = by_name["fairburst-size.default"]
     assert (sizes["failurePolicy"], sizes["paramKind"]["kind"]) == ("Ignore", "ResourceQuota")
     looking = {name for name, spec in by_name.items() if name.startswith("fairburst-priority") and "fairburst.dev/size" in str(spec)}
-    assert looking == {"fairburst-priority-by-size.default"}
+    assert looking == {"fairburst-priority-by-size.default", "fairburst-priority-by-queue.default"}
 
 
 def test_no_policy_reads_a_queue_and_none_for_pods_has_a_parameter() -> None:

@@ -77,6 +77,20 @@ def test_pods_from_before_their_queue_count_once(world: World) -> None:
     assert demand["team/nightly"] == 6.0
 
 
+def test_work_that_asks_for_a_queue_is_its_demand_from_its_creation_to_its_deletion_and_otherwise_the_default_queues(world: World) -> None:
+    """Nothing else changes in the namespace meanwhile."""
+    world.controller("Job", None, asking("week", 10, "weekly"))
+    world.settle(5.0)
+    assert column(world.round(), "demand")["team/bursts"] == 10.0
+    world.queue(TQ, "team", "weekly", created="2026-01-01T00:00:03Z")
+    world.after(1.0)
+    demand = column(world.round(), "demand")
+    assert (demand["team/bursts"], demand["team/weekly"]) == (0.0, 10.0)
+    del world.queues[TQ, "team", "weekly"]
+    world.after(1.0)
+    assert column(world.round(), "demand")["team/bursts"] == 10.0
+
+
 def test_a_settled_namespace_with_several_queues_gets_no_writes(world: World) -> None:
     world.put(in_queue("nightly"))
     for _ in range(30):

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from fairburst.kube.api.quota_objects import ResourceQuota, ScopeSelector
+from fairburst.kube.enforce.division import without_small
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
-from fairburst.kube.enforce.quota_plan import WITHOUT_SMALL
+from fairburst.kube.enforce.quota_plan import SCOPES
 from fairburst.kube.enforce.slack_use import use_of
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.usage.demand import NamespaceDemand
@@ -40,7 +41,7 @@ def of(cpu: float, used: float, name: str = "fairburst") -> ResourceQuota:
 def others(cpu: float, used: float) -> ResourceQuota:
     """Return the namespace quota where small jobs have their own."""
     made = of(cpu, used)
-    made.spec.scope_selector = msgspec.convert(WITHOUT_SMALL.body(), ScopeSelector)
+    made.spec.scope_selector = msgspec.convert(without_small(SCOPES["fairburst"]).body(), ScopeSelector)
     return made
 
 

@@ -1,4 +1,4 @@
-"""The two quotas of a namespace whose level is divided between small and large jobs. Pure.
+"""The two quotas of a namespace whose level is divided between small and large jobs; of several queues, its default queue's. Pure.
 
 A pod counts for one of them: the API server charges the quotas of a pod one after the other, and writes to one quota wait for each other
 (docs/decisions/0274-a-pod-counts-for-one-quota.md).
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from fairburst.kube.api.quota_objects import ResourceQuota
-from fairburst.kube.enforce.quota_plan import SCOPES, WITHOUT_SMALL, QuotaKey, QuotaTarget, leaves_to, pods_permitted
+from fairburst.kube.enforce.quota_plan import SCOPES, QuotaKey, QuotaTarget, Scope, leaves_to, pods_permitted
 from fairburst.kube.names import LARGE_CLASS, SMALL_CLASS, SMALL_QUOTA
 from fairburst.kube.usage.pod_usage import ClassUsage, NamespaceUsage
 
@@ -61,7 +61,7 @@ def divided(
         ),
         replace(
             whole,
-            scope=WITHOUT_SMALL,
+            scope=without_small(whole.scope),
             level=other,
             entitled={name: amount - small_entitled[name] for name, amount in whole.entitled.items()},
             unit=_unit(division.other_unit, _of_class(usage, LARGE_CLASS).largest, whole.unit),
@@ -70,6 +70,11 @@ def divided(
             pods=None if whole.pods is None or places is None else whole.pods - places,
         ),
     )
+
+
+def without_small(scope: Scope) -> Scope:
+    """Return the pods that the namespace quota counts where small jobs have a quota of their own. `scope`: where they have none."""
+    return replace(scope, classes=(*scope.classes, SMALL_CLASS))
 
 
 def leaves_out_small(quota: ResourceQuota | None) -> bool:

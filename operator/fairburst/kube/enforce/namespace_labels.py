@@ -22,7 +22,7 @@ HARD, SOFT, LARGE = "hard", "soft", "large"
 BY_SIZE = "by-size"  # pods of small Jobs get their own priority, the others that of large ones
 PRIORITIES = (HARD, SOFT, LARGE, BY_SIZE)
 # Where further queues have lanes: pods that ask for one of them get its lane's priority, the others that of the default queue.
-BY_QUEUE = {priority: f"{priority}-or-queue" for priority in (HARD, SOFT, LARGE)}
+BY_QUEUE = {priority: f"{priority}-or-queue" for priority in PRIORITIES}
 
 NO_QUEUE: Labels = {PRIORITY_LABEL: None, HOLDS_LABEL: None, **lane_labels({})}
 UNMANAGED: Labels = {MANAGED_LABEL: None, POOL_LABEL: None, **NO_QUEUE}
@@ -48,7 +48,7 @@ def queue_labels(
     queues of the namespace."""
     lanes = {one.key[2]: one.lane for one in further if one.lane is not None}
     holds = {one.key[2]: one.mode.holds for one in further if one.mode.holds is not None}
-    priority = pod_priority(guarantee_class, by_size=by_size and not lanes)
+    priority = pod_priority(guarantee_class, by_size=by_size)
     labels = _labels(pool, BY_QUEUE[priority] if lanes else priority, entry.mode.holds)
     return {**labels, **lane_labels(lanes, holds)} if lanes else labels
 

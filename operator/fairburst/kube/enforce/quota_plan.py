@@ -93,7 +93,6 @@ SCOPES = {
     SMALL_QUOTA: Scope("In", (SMALL_CLASS,)),
     **{LANE_QUOTAS[lane]: Scope("In", (LANE_CLASSES[lane],)) for lane in LANE_QUOTAS},
 }
-WITHOUT_SMALL = Scope("NotIn", (*SYSTEM_CLASSES, SMALL_CLASS))  # the namespace quota's where small jobs have their own
 
 
 def default_scope(lanes: Iterable[int]) -> Scope:

@@ -100,7 +100,7 @@ def policies(config: Config) -> list[Manifest]:
     sized = [*_size_policy(config), *_no_size_policy(config)] if by_size else []
     return [
         *(manifest for priority in priorities for manifest in _priority_policy(priority, config)),
-        *_by_queue_policy(config),
+        *_by_queue_policy(priorities, config),
         *_no_queue_policy(config, (*priorities, *BY_QUEUE.values())),
         *_gate_policy(config),
         *_hold_policy(config),
@@ -129,14 +129,15 @@ def _gate_policy(config: Config) -> list[Manifest]:
     return [policy, _of_pods(name, _in_pool(config), *held)]
 
 
-def _by_queue_policy(config: Config) -> list[Manifest]:
+def _by_queue_policy(priorities: Sequence[str], config: Config) -> list[Manifest]:
     """Give new pods the priority of the further queue that they ask for, where such queues have lanes, else that of the default queue.
 
+    `priorities`: those that a default queue can have, by the size of a pod's Job among them where it keeps a reserve.
     Pods of a queue that holds them get the gate. The labels that name the lanes are out of reach of a match condition, so the policy is
     evaluated for every pod of such a namespace.
     """
     name, labelled = _name("priority-by-queue", config), f"variables.labels[?'{PRIORITY_LABEL}'].orValue('')"
-    defaults = {label: _given(priority, config) for priority, label in BY_QUEUE.items()}
+    defaults = {BY_QUEUE[priority]: _given(priority, config) for priority in priorities}
     names = ", ".join(f"{_text(label)}: {given.name}" for label, given in defaults.items())
     values = ", ".join(f"{_text(label)}: {given.value}" for label, given in defaults.items())
     lowest, given = _of_class(LOWEST_CLASS, config), _Given("variables.given", "variables.value")
@@ -206,7 +207,8 @@ def _of_class(name: str, config: Config) -> _Given:
 def _size_policy(config: Config) -> list[Manifest]:
     """Write the size of each Job into it and into its pod template; also in updates, since a suspended Job's template can be edited.
 
-    The threshold comes from the namespace quota, which the API server need not copy as it would a queue. The policy is called once: it
+    In a namespace with several queues also those of further queues, whose pods fall to the default queue if theirs is deleted. The
+    threshold comes from the namespace quota, which the API server need not copy as it would a queue. The policy is called once: it
     depends on nothing that another policy changes, and each call costs an encoding and a decoding of the Job.
     """
     name = _name("size", config)
@@ -216,7 +218,7 @@ def _size_policy(config: Config) -> list[Manifest]:
     pairs = f"{note}.optMap(text, text.split(',').map(pair, pair.split('='))).orValue([])"
     policy["spec"]["variables"] = size_variables(f"{pairs}.transformMapEntry(i, pair, {{pair[0]: pair[1]}})")
     policy["spec"]["paramKind"] = {"apiVersion": "v1", "kind": "ResourceQuota"}
-    binding = _binding(name, config, _in_pool(config), _where(PRIORITY_LABEL, "In", BY_SIZE))
+    binding = _binding(name, config, _in_pool(config), _where(PRIORITY_LABEL, "In", BY_SIZE, BY_QUEUE[BY_SIZE]))
     binding["spec"]["paramRef"] = {"name": QUOTA_NAME, "parameterNotFoundAction": "Allow"}
     return [policy, binding]
 
@@ -225,7 +227,7 @@ def _no_size_policy(config: Config) -> list[Manifest]:
     """Remove sizes from new Jobs where no queue sizes them: a queue that comes later would otherwise believe the Job's own label."""
     name = _name("no-size", config)
     policy = _policy(name, [NEW_JOBS], unlabel_patches(), [{"name": "labelled", "expression": IS_LABELLED}])
-    return [policy, _binding(name, config, _where(PRIORITY_LABEL, "NotIn", BY_SIZE))]
+    return [policy, _binding(name, config, _where(PRIORITY_LABEL, "NotIn", BY_SIZE, BY_QUEUE[BY_SIZE]))]
 
 
 def _hold_policy(config: Config) -> list[Manifest]:

@@ -2,8 +2,8 @@
 
 DRESS counts jobs, not pods. A job is a pod group by label, else the pod's controller, else the pod itself. Small and large members of a
 group are two jobs, because quotas distinguish them. The cost of an event does not depend on the number of pods. Only pods of followed
-namespaces are kept: those whose queue keeps a reserve. Ended tasks stay for a while, so that their phase remains visible, and are then
-dropped.
+namespaces are kept: those whose queue keeps a reserve; of several queues the default queue, whose pods alone the caller passes on. Ended
+tasks stay for a while, so that their phase remains visible, and are then dropped.
 
 Times come from our monotonic clock if we observed the event, otherwise from the pod. A step of the wall clock shifts all times together and
 changes no duration.
@@ -22,7 +22,7 @@ import numpy as np
 from fairburst.kube.api.objects import Metadata, Pod, controller_of
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL
 from fairburst.kube.jobs.task_columns import TaskColumns
-from fairburst.kube.names import SIZE_CLASSES, SMALL_CLASS
+from fairburst.kube.names import LANE_OF_CLASS, LARGE_CLASS, SIZE_CLASSES, SMALL_CLASS
 from fairburst.kube.usage.pod_usage import RequestVector
 from fairburst.policy.arrays import BoolArray, IntArray
 from fairburst.policy.dress.values import Job, TaskTable
@@ -344,15 +344,20 @@ def job_key(pod: Pod) -> JobKey:
     """Return the job that a pod belongs to."""
     owner = controller_of(pod.metadata)
     own = owner.uid if owner is not None else pod.metadata.uid
-    priority_class = pod.spec.priority_class_name
-    return JobKey(pod.metadata.namespace, group_of(pod.metadata) or own, priority_class if priority_class in SIZE_CLASSES else "")
+    return JobKey(pod.metadata.namespace, group_of(pod.metadata) or own, _size_class(pod))
 
 
 def _is_small(pod: Pod) -> bool:
     """Return whether the pod is small: by its priority class, which quotas count, or by its label if it has no such class."""
-    if pod.spec.priority_class_name in SIZE_CLASSES:
-        return pod.spec.priority_class_name == SMALL_CLASS
-    return (pod.metadata.labels or {}).get(SIZE_LABEL) == SMALL
+    size_class = _size_class(pod)
+    return size_class == SMALL_CLASS if size_class else (pod.metadata.labels or {}).get(SIZE_LABEL) == SMALL
+
+
+def _size_class(pod: Pod) -> str:
+    """Return the class of the size that a pod counts as, "" if its class says none. Pods of a deleted further queue are large: the quota of
+    small jobs does not count their class."""
+    name = pod.spec.priority_class_name
+    return LARGE_CLASS if name in LANE_OF_CLASS else name if name in SIZE_CLASSES else ""
 
 
 def group_of(metadata: Metadata) -> str:

@@ -26,6 +26,7 @@ from fairburst.kube.jobs.job_table import JobTable
 from fairburst.kube.names import OTHER_QUOTAS, QUOTA_NAME
 from fairburst.kube.queues.objects import ThroughputQueue
 from fairburst.kube.queues.queue_set import QueueEntry, QueueSet
+from fairburst.kube.queues.spaces import UNDIVIDED, Spaces
 from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.policy.arrays import BoolArray, FloatArray
@@ -62,6 +63,7 @@ class Reserve:
     _both_sizes_at: dict[str, float] = field(default_factory=dict)  # by namespace, when it last had jobs of both sizes
     _entries: dict[str, QueueEntry] = field(default_factory=dict)
     _namespaces: frozenset[str] = frozenset()
+    _spaces: Spaces = UNDIVIDED
     _taking_part: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     _missed: bool = False  # changes of pods that were read for other resources
     _table: JobTable | None = None
@@ -76,7 +78,7 @@ class Reserve:
     def pod_changed(self, old: Pod | None, new: Pod | None, pods: PodIndex, wall: float, now: float) -> None:
         """Record one change of a pod that `pods` has seen. Nearly free for namespaces that are not followed."""
         pod = new or old
-        if pod is None or pod.metadata.namespace not in self.index.followed:
+        if pod is None or pods.space_of(pod) not in self.index.followed:
             return
         if pods.resources != self.index.resources:
             self._missed = True
@@ -91,7 +93,7 @@ class Reserve:
         if moved:
             self._entries = {entry.namespace: entry for entry in queue_set.governing if takes_part(entry)}
             self._namespaces = frozenset(self._entries)
-            self._taking_part = np.array([entry.namespace in self._entries for entry in queue_set.governing], dtype=np.bool_)
+            self._taking_part = np.array([takes_part(entry) for entry in queue_set.governing], dtype=np.bool_)
         members = self._entries
         self._follow(self._namespaces, pods, stored_pods, wall, now)
         self.index.expire(now)
@@ -123,8 +125,12 @@ class Reserve:
             self._missed = False
             self.index = self.index.with_resources(pods.resources)
             self._jobs, self._table = {}, None
+        if self._spaces is not pods.spaces:  # pods of lanes that came or went are in another space now
+            self.index.follow(self.index.followed - pods.spaces.differing(self._spaces), (), wall, now)
+            self._spaces = pods.spaces
         if namespaces is not self.index.followed and namespaces != self.index.followed:
-            self.index.follow(namespaces, ((pod, pods.requests_of(pod)) for pod in stored_pods), wall, now)
+            followed = ((pod, pods.requests_of(pod)) for pod in stored_pods if pods.space_of(pod) in namespaces)
+            self.index.follow(namespaces, followed, wall, now)
             self._jobs, self._table = {}, None
 
     def threshold(self, entry: QueueEntry, snapshot: ClusterSnapshot) -> dict[str, float]:
@@ -228,14 +234,14 @@ class Reserve:
 
 def takes_part(entry: QueueEntry) -> bool:
     """Return whether the queue keeps a reserve for its small jobs: throughput queues do unless they say Off (as written, also in an invalid
-    edit). In a namespace with several queues none does: a pod's class says which queue it belongs to, not its Job's size.
+    edit). Further queues of a namespace keep none: the class of their pods says which queue these belong to, not their Job's size.
     """
-    return _asks_for_one(entry) and not entry.shares
+    return _asks_for_one(entry) and entry.lane is None
 
 
 def lacks_reserve(entry: QueueEntry) -> bool:
-    """Return whether the queue would keep a reserve in a namespace of its own."""
-    return _asks_for_one(entry) and entry.shares and not entry.mode.ceiling
+    """Return whether the queue would keep a reserve if it were the default queue of its namespace."""
+    return _asks_for_one(entry) and entry.lane is not None and not entry.mode.ceiling
 
 
 def _asks_for_one(entry: QueueEntry) -> bool:

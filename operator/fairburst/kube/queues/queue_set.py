@@ -45,7 +45,7 @@ class QueueEntry:
 
     governs: whether its spec (or its last valid one) is in force in its namespace.
     queue: None if the object as written is invalid.
-    lane: of a further queue; None for the default queue. shares: whether the namespace has further queues.
+    lane: of a further queue; None for the default queue.
     mode: of enforcement, as written; invalid edits elsewhere in the spec do not change it.
     """
 
@@ -58,7 +58,6 @@ class QueueEntry:
     problem: Problem | None
     governs: bool
     lane: int | None = None
-    shares: bool = False
     mode: Mode = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -232,7 +231,7 @@ class QueueSetBuilder:
             else:
                 entries.append(_not_governing(entry, first))
         for namespace, those in further.items():
-            governing[namespace], *beside = self._divided(governing[namespace], those)
+            beside = self._with_lanes(governing[namespace], those)
             further[namespace] = [entry for entry in beside if entry.governs]
             entries += beside
         entries += governing.values()
@@ -243,8 +242,8 @@ class QueueSetBuilder:
         elsewhere, left_as_is = frozenset(others.keys() - governing.keys()), frozenset(broken - governing.keys())
         return self._keep_identity(entries, sorted(in_force, key=_order), elsewhere, left_as_is)
 
-    def _divided(self, default: QueueEntry, beside: Sequence[QueueEntry]) -> list[QueueEntry]:
-        """Return the default queue and the other ones, in their order, with their lanes or the reasons why they have none."""
+    def _with_lanes(self, default: QueueEntry, beside: Sequence[QueueEntry]) -> list[QueueEntry]:
+        """Return the queues beside the default queue, in their order, with their lanes or the reasons why they have none."""
         title = f"{default.key[0]} {default.key[2]}"
         refused = {one.uid: obstacle(one.key[0], one.key[2], one.mode, default.key, default.mode) for one in beside}
         lanes = self.lanes.give(default.namespace, [one.key[2] for one in beside if refused[one.uid] is None])
@@ -252,11 +251,11 @@ class QueueSetBuilder:
         for one in beside:
             why = refused[one.uid]
             if why is None and one.key[2] in lanes:
-                found.append(replace(one, lane=lanes[one.key[2]], shares=True))
+                found.append(replace(one, lane=lanes[one.key[2]]))
             else:
                 reason, message = (SECOND_QUEUE, why) if why is not None else ("TooManyQueues", no_lane(title))
                 found.append(replace(one, spec=None, problem=one.problem or Problem(reason, message), governs=False))
-        return [replace(default, shares=True) if lanes else default, *found]
+        return found
 
     def _entry(self, key: ObjectKey, obj: Mapping[str, Any], memory: Memory) -> QueueEntry:
         metadata = obj["metadata"]

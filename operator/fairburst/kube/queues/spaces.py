@@ -35,6 +35,10 @@ class Spaces:
         """Return the spaces of a namespace, that of its default queue first."""
         return [namespace, *(space_of(namespace, queue) for queue in self.lanes.get(namespace, {}))]
 
+    def differing(self, other: Spaces) -> set[str]:
+        """Return the namespaces that are not divided in the same way."""
+        return {name for name in self.lanes.keys() | other.lanes.keys() if self.lanes.get(name) != other.lanes.get(name)}
+
     def whole(self, spaces: Collection[str]) -> set[str]:
         """Return these spaces and all others of their namespaces."""
         found = set(spaces)

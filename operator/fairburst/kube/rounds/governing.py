@@ -81,6 +81,7 @@ class GoverningQueues:
             self._builder.lanes.prepare(view.pods.spaces, cluster.labels, view.pods.busy_lanes, assigns=not self._observing)
             self._lay_out(self._builder.build(queues, memory, self.absent))
             if not self._observing and self.queue_set.spaces is not view.pods.spaces:
+                view.changed_namespaces |= self.queue_set.spaces.differing(view.pods.spaces)
                 view.pods.divide(self.queue_set.spaces)
                 view.controllers.spaces = self.queue_set.spaces
                 in_lanes = (view.stored_pods[key] for key in view.pods.lane_pods() if key in view.stored_pods)

@@ -18,7 +18,7 @@ from fairburst.quantity import format_quantity
 ATTAINABLE = "Attainable"  # a forecast
 NEVER_FITS = "NeverFits"  # the job runs in parts, so nothing waits for an action
 LARGER_THAN_NODES, NOT_OFFERED, PORT_TAKEN = "LargerThanNodes", "ResourceNotOffered", "HostPortTaken"
-NO_RESERVE = "It keeps no reserve for small Jobs, as its namespace has several queues: for one, use a namespace of its own."
+NO_RESERVE = "It keeps no reserve for small Jobs, as only the default queue of a namespace does: give them a queue of their own there."
 _ATTAINABLE = {
     Verdict.IN_TIME: "True", Verdict.TOO_LATE: "False", Verdict.DOES_NOT_FIT: "False", Verdict.PORTS: "False",
     Verdict.NOT_MEASURED: "Unknown",
@@ -58,7 +58,7 @@ def conditions_of(
     never_start: work that starts whole or not at all, and needs more than the queue's level.
     no_node, not_offered: as in NamespaceDemand. ports_taken: as PortDemand.taken.
     contained: the step that an internal error prevented for this queue.
-    lacks_reserve: whether the queue keeps no reserve for small jobs because its namespace has several queues.
+    lacks_reserve: whether the queue keeps no reserve for small jobs because it is not the default queue of its namespace.
 
     Each fact is stated once: Guaranteed and Ready name the condition that states it.
     """
