@@ -26,7 +26,7 @@ def test_jobs_wait_in_the_queue_that_their_pods_ask_for() -> None:
         world.controller("Job", None, asking(name, queue))
     plan = world.round()
     decided = SimpleNamespace(snapshot=plan.snapshot, now=plan.result.now, config=world.config.policy(), memory=world.engine.memory)
-    seen = Look(world.config, {}, world.view, plan, cast(DecidedRound, decided), world.engine.demands, {})
+    seen = Look(world.config, {}, world.view, plan, cast(DecidedRound, decided), world.engine.demands, world.engine.pod_defaults)
     jobs = {one.name: one.queue for one in state_of(seen, Known()).jobs}
     assert jobs == {"team/night": "team/nightly", "team/day": "team/bursts", "team/lost": "team/bursts"}
     assert learn(seen, []).arrivals is not None

@@ -127,6 +127,24 @@ def test_several_jobs_that_never_start_are_told_of_in_the_plural() -> None:
     assert said.endswith("could hold them, so they wait and get no part of the pool: make them smaller, or add larger nodes.")
 
 
+@pytest.mark.parametrize(
+    ("needs", "want"),
+    [
+        pytest.param((65.0,), "make it smaller, or the queue's spec.limits larger, or let it start", id="limited"),
+        pytest.param((9.0, 65.0), "or the queue's spec.limits or the queue's weight or the pool larger", id="one of two"),
+        pytest.param((9.0,), "make it smaller, or the queue's weight or the pool larger, or let it start", id="not limited"),
+    ],
+)
+def test_work_above_the_queues_own_limits_is_told_to_raise_them(needs: tuple[float, ...], want: str) -> None:
+    """No weight and no pool helps against spec.limits, and the condition advised both."""
+    world = World()
+    world.queue("ThroughputQueue", "n", spec={"limits": {"cpu": "64"}})
+    plan = world.plan()
+    oversizes = [Oversize(f"Job n/{need:g}", "cpu", need, 8.0) for need in needs]
+    found = conditions_of(plan.queue_set.entries[0], plan.result.decisions[0], None, [], observed_only=False, never_start=oversizes)
+    assert want in next(one.message for one in found if one.type == "JobsFit")
+
+
 def test_work_larger_than_any_node_does_not_hide_work_larger_than_the_level() -> None:
     """The first needs smaller pods or larger nodes, the second more level: one remedy does not replace the other."""
     found = conditions_of(

@@ -59,6 +59,15 @@ def pods_of(owner: str, count: int, *containers: Any, kind: str = "Job", **more:
         pytest.param({"parallelism": 4, "completions": 3}, 3, id="fewer completions than at once"),
         pytest.param({"parallelism": 4, "completions": 10, "status": {"succeeded": 8}}, 2, id="the last two"),
         pytest.param({"parallelism": 4, "completions": 10, "status": {"succeeded": 12}}, 0, id="more than asked for"),
+        pytest.param({"parallelism": 4, "status": {"succeeded": 1}}, 0, id="one success has ended it"),
+        pytest.param({"parallelism": 4, "status": {"uncountedTerminatedPods": {"succeeded": ["j-0"]}}}, 0, id="a success being counted"),
+        pytest.param({"parallelism": 4, "status": {"failed": 3}}, 4, id="failures do not end it"),
+        pytest.param(
+            {"parallelism": 9, "completions": 10, "status": {"succeeded": 2, "failed": 5, "failedIndexes": "1,3-5,9"}},
+            3,
+            id="indexes that failed for good",
+        ),
+        pytest.param({"parallelism": 4, "completions": 10, "status": {"failedIndexes": "0-9"}}, 0, id="all indexes have failed"),
         pytest.param({"parallelism": None}, 1, id="one by default"),
         pytest.param({"parallelism": 0}, 0, id="paused by parallelism"),
         pytest.param({"parallelism": 4, "suspend": True}, 0, id="suspended"),
@@ -74,6 +83,13 @@ def test_a_job_wants_what_it_may_still_run_at_once(given: dict[str, Any], want: 
     assert result.demand.get("memory", 0.0) == GI * want
     assert [owner.wanted for owner in result.lacking] == ([want] if want else [])
     assert result.unit == {"cpu": 2.0 if want else 0.0, "memory": GI if want else 0.0}
+
+
+def test_a_job_without_completions_wants_its_present_pods_once_one_has_succeeded() -> None:
+    """The Job controller creates no more pods. 99 places of the pool were kept for a Job of 100 pods while the last of them ran."""
+    result = demand(job("batch", "j", 100, status={"succeeded": 1}), *pods_of("j", 3))
+    assert result.demand["cpu"] == 3
+    assert result.lacking == []
 
 
 def demand_after_ends(status: dict[str, Any], *, seen: int, seconds: float = 0.0) -> float:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 JsonObject = dict[str, Any]
 NODES, NODE_CPU = 2, 8
 CPUS = NODES * NODE_CPU
-NAMESPACES = ("prioritized", "ordered", "respected", "in-turn", "to-gate", "to-observe", "deleted", "uninstalled")
+NAMESPACES = ("prioritized", "ordered", "respected", "defaulted", "in-turn", "to-gate", "to-observe", "deleted", "uninstalled")
 OWED_SECONDS = 120.0  # until a queue of two equal ones is owed a minute of all places
 
 
@@ -110,6 +110,18 @@ def test_a_users_own_suspension_is_respected(site: SuspendingQueues) -> None:
     site.patch("job", "a", where, {"spec": {"suspend": False}})
     site.wait_running(where, 5, "it to go on when its user says so")
     site.empty(where)
+
+
+def test_a_job_whose_requests_a_limit_range_supplies_starts_with_room_for_its_pods(site: SuspendingQueues) -> None:
+    defaults = {"type": "Container", "defaultRequest": {"cpu": "2", "memory": "128Mi"}}
+    limits = {"metadata": {"name": "defaults", "namespace": "defaulted"}, "spec": {"limits": [defaults]}}
+    site.create({"apiVersion": "v1", "kind": "LimitRange", **limits})
+    site.rounds(2)
+    nothing = pod_spec()
+    nothing["containers"] = [{"name": "work", "image": "work"}]
+    site.create(job("defaulted", "plain", 3, nothing))
+    site.wait_running("defaulted", 3)
+    site.empty("defaulted")
 
 
 def test_a_job_that_needs_every_place_starts_in_its_queues_turn_beside_one_that_could_use_them_all(site: SuspendingQueues) -> None:

@@ -83,7 +83,7 @@ async def ask(client: ApiClient, cluster: Cluster, namespace: str, name: str, ru
     answer: dict[str, Any] = {"job": asked, "endedPods": known.ended_pods, "runs": runs}
     if present is None or present.has_started:
         return answer | {"state": "Ended" if present is None else "Started"}
-    if missing := seen.lacking(seen.requests_of(job.spec.template)):
+    if missing := seen.lacking(seen.requests_of(job)):
         return answer | {"state": NOT_OFFERED, "resource": missing}
     taken = (demand.ports.taken.get(job.metadata.uid) for space, demand in seen.demands.items() if namespace_of(space) == namespace)
     if (found := next(filter(None, taken), None)) is not None:

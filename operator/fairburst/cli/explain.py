@@ -322,7 +322,7 @@ def _numbers(one: DecidedRound, row: int) -> list[tuple[str, str]]:
         ("Wanted", said(snapshot.demand[row])),
         ("Running", said(snapshot.usage[row])),
         ("Given", f"{said(decision.allocation)}; guaranteed of it {said(decision.guaranteed)}"),
-        ("Level", f"{said(one.entitled()[row])} (what its quota admits)"),
+        ("Level", f"{said(one.entitled()[row])} (what may run at once)"),
         ("Share", f"{decision.share:.3g} of the pool of {said(snapshot.live_capacity)}"),
     ]
     if decision.window is not None:

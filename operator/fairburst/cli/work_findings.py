@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from fairburst.kube.names import GATE, HELD_ANNOTATION, OUR_QUOTAS
 from fairburst.kube.rounds.work_events import LARGER_THAN_LEVEL, NEVER_STARTS
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 EVENTS_SHOWN = 3
 SUSPENDED = "Job suspended"  # the Job controller's Event says no more than the Job's own field
 _EXCEEDED = re.compile(r"exceeded quota: (?P<quota>[^,\s]+)")
+_OUR_CLASS = re.compile(r"no PriorityClass with name fairburst-")
 _EXPLAINING = frozenset({"FailedCreate", "FailedScheduling", "Preempted", "Evicted", "TaintManagerEviction"})
 _OURS = frozenset({*CAUSES, LARGER_THAN_LEVEL, *NEVER_STARTS})  # each tells the cause of its time: only the last holds
 _SHOWN = _EXPLAINING | _OURS | {START_FORECAST}
@@ -64,7 +68,8 @@ def job_findings(job: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) ->
     spec, status = job.get("spec") or {}, job.get("status") or {}
     done = [one.get("type") for one in status.get("conditions") or [] if one.get("status") == "True"]
     held = HELD_ANNOTATION in ((job.get("metadata") or {}).get("annotations") or {})
-    wanted, active = int(spec.get("parallelism", 1)), int(status.get("active") or 0)
+    active = int(status.get("active") or 0)
+    wanted = _wanted(job, active)
     if "Complete" in done or "Failed" in done:
         found = [f"The Job has ended: {'Complete' if 'Complete' in done else 'Failed'}."]
     elif spec.get("suspend") and held:
@@ -76,6 +81,8 @@ def job_findings(job: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) ->
         if quota not in OUR_QUOTAS:
             exceeded = f"ResourceQuota {quota}, which is not fairburst's; raise or delete it"
         found = [f"The Job has {active} of {wanted} pods: the next exceeds {exceeded}."]
+    elif active < wanted and (refusal := _refusal(events)):
+        found = [f"The Job has {active} of {wanted} pods: the API server refuses the next, and not because of a quota: {refusal}"]
     elif active < wanted:
         found = [f"The Job has {active} of {wanted} pods; the Job controller has not created the others yet."]
     else:
@@ -94,10 +101,32 @@ def _complete(job: Mapping[str, Any], wanted: int, ready: int) -> str:
     return f"{said} Why one waits: `fairburst explain pod/NAME -n {namespace}`, of those that {listed} lists."
 
 
+def _wanted(job: Mapping[str, Any], active: int) -> int:
+    """Return how many pods the Job still wants at once, of which it has `active`."""
+    from fairburst.kube.api.objects import Job  # noqa: PLC0415
+    from fairburst.kube.usage.pod_usage import NO_PODS  # noqa: PLC0415
+    from fairburst.kube.workloads.job import pods_wanted  # noqa: PLC0415
+
+    return pods_wanted(msgspec.convert(job, Job), replace(NO_PODS, active=active))
+
+
 def _exceeded(events: Sequence[Mapping[str, Any]]) -> str:
-    """Return the name of the quota that refused a pod last; empty if none did."""
-    refusals = [match for one in _in_order(events) if (match := _EXCEEDED.search(str(one.get("message"))))]
-    return refusals[-1]["quota"] if refusals else ""
+    """Return the name of the quota that refused a pod last; empty if none did, or another refusal has come since."""
+    found = _EXCEEDED.search(_last_refusal(events))
+    return found["quota"] if found else ""
+
+
+def _refusal(events: Sequence[Mapping[str, Any]]) -> str:
+    """Return the words of the last refusal of a pod and who mends it; empty if there was none."""
+    said = " ".join(_last_refusal(events).split()).rpartition("is forbidden: ")[2]
+    if _OUR_CLASS.search(said):
+        return f"{said}. An administrator applies `fairburst manifests` again; `fairburst doctor` names what is missing."
+    return said
+
+
+def _last_refusal(events: Sequence[Mapping[str, Any]]) -> str:
+    refusals = [str(one.get("message")) for one in _in_order(events) if one.get("reason") == "FailedCreate"]
+    return refusals[-1] if refusals else ""
 
 
 def _in_order(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -61,7 +61,7 @@ def learn(seen: Look, ended: Iterable[Mapping[str, Any]]) -> Known:
         known.ended_pods += len(runs)
     for space, queue in queues.items():
         for job in _in_order(_jobs(seen, space)):
-            stage = Stage("pods", min(parallelism_of(job), pods_of(job)), 0.0, _demand(seen.requests_of(job.spec.template), seen))
+            stage = Stage("pods", min(parallelism_of(job), pods_of(job)), 0.0, _demand(seen.requests_of(job), seen))
             known.arrivals.came(queue, _created(job) - EPOCH, DagJob(job.metadata.name, (stage,)))
     return known
 
@@ -94,7 +94,7 @@ def state_of(seen: Look, known: Known) -> State:
 
 def fits_a_node(seen: Look, job: Job) -> bool:
     """Return whether a node of the pool could hold one of the Job's pods if it were empty; True in an autoscaled pool."""
-    demand = np.array(_demand(seen.requests_of(job.spec.template), seen))
+    demand = np.array(_demand(seen.requests_of(job), seen))
     return seen.config.pool.autoscaled or seen.shapes().fitting(demand) >= 1
 
 
@@ -102,7 +102,7 @@ def _job(job: Job, queue: str, pods: Sequence[Pod], seen: Look, known: Known) ->
     running = tuple((1, started_of(pod) - EPOCH) for pod in pods if pod.bound and not pod.ended)
     left = max(pods_of(job) - job.status.succeeded, len(running))
     at_once = max(1, min(parallelism_of(job), left))
-    demand = _demand(effective_requests(pods[0]) if pods else seen.requests_of(job.spec.template), seen)
+    demand = _demand(effective_requests(pods[0]) if pods else seen.requests_of(job), seen)
     stage = StageState(
         tasks=pods_of(job),
         waiting=max(0, at_once - len(running)),

@@ -38,6 +38,7 @@ from fairburst.kube.rounds.statuses import StatusRounds
 from fairburst.kube.rounds.suggestions import Suggestions
 from fairburst.kube.rounds.view import ClusterView, RoundContext, RoundPlan, events_with_queues
 from fairburst.kube.usage.demand import NamespaceDemand
+from fairburst.kube.usage.pod_defaults import PodDefaults
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.views.forecast_view import Forecasts, QueueForecast, StartForecast
 from fairburst.kube.views.lead_time_view import LeadTimeForecasts
@@ -99,6 +100,10 @@ class Engine:
     def demands(self) -> Mapping[str, NamespaceDemand]:
         """The demand of each managed namespace, as the last round read it."""
         return self._input.demands.by_namespace
+
+    def pod_defaults(self, space: str) -> PodDefaults:
+        """Return what the API server adds to the pods of a space's templates."""
+        return self._cluster.pod_defaults(space)
 
     @property
     def changed_namespaces(self) -> frozenset[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from fairburst.kube.api.class_objects import DEVICE_CLASSES, RUNTIME_CLASSES, De
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, Forbidden, NotFound
 from fairburst.kube.api.informer import Informer
-from fairburst.kube.api.objects import LIVE_PODS, Namespace, Node, Object, Pod, PodTemplate
+from fairburst.kube.api.objects import LIVE_PODS, Job, Namespace, Node, Object, Pod
 from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.memories import Memories
 from fairburst.kube.queues.listing import Queues, read_queues
@@ -28,7 +28,8 @@ from fairburst.kube.shadow import ObservingEngine
 from fairburst.kube.usage.capacity import NodeShapes, counts, extended_offers, first_lacking
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.demand import NamespaceDemand
-from fairburst.kube.usage.effective_requests import Overheads, extended_resources, overheads_of, template_requests, with_overhead
+from fairburst.kube.usage.effective_requests import extended_resources
+from fairburst.kube.usage.pod_defaults import PodDefaults
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.workloads.registry import KINDS
 from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, RoundResult
@@ -61,7 +62,7 @@ class Reading:
 @dataclass(frozen=True, slots=True)
 class Look:
     """The objects and the decision. `queues`: all queue objects by (kind, namespace, name), as the API server holds them. `demands`: by
-    space, of the queues that take part in the decision. `overheads`: of RuntimeClasses."""
+    space, of the queues that take part in the decision. `pod_defaults`: by space, what the API server adds to pods."""
 
     config: Config
     queues: Queues
@@ -69,7 +70,7 @@ class Look:
     plan: RoundPlan
     round: DecidedRound
     demands: Mapping[str, NamespaceDemand]
-    overheads: Overheads
+    pod_defaults: Callable[[str], PodDefaults]
 
     def pool_nodes(self) -> dict[str, Node]:
         """Return the nodes of the pool that take pods, by name."""
@@ -81,9 +82,9 @@ class Look:
         offered = extended_offers(self.pool_nodes().values(), self.view.device_classes, autoscaled=self.config.pool.autoscaled)
         return first_lacking(extended_resources(requests), offered)
 
-    def requests_of(self, template: PodTemplate) -> Mapping[str, float]:
-        """Return the requests of one of a template's pods, with the overhead of its RuntimeClass."""
-        return with_overhead(template_requests(template.spec), template.spec, self.overheads)
+    def requests_of(self, job: Job) -> Mapping[str, float]:
+        """Return the requests of one of a Job's pods, with what the API server adds to them."""
+        return self.pod_defaults(job.metadata.namespace).requests_of(job.spec.template.spec)
 
     def shapes(self) -> NodeShapes:
         """Return the capacities of these nodes."""
@@ -189,7 +190,7 @@ async def decided(client: ApiClient, reading: Reading, queues: Queues) -> Look:
     plan = engine.round(view, reading.wall, reading.now)
     if remembered.last is None:
         raise ApiError(0, "NothingDecided", "expected a decision, found none")
-    return Look(config, queues, view, plan, remembered.last, engine.demands, overheads_of(view.runtime_classes))
+    return Look(config, queues, view, plan, remembered.last, engine.demands, engine.pod_defaults)
 
 
 def _namespace(name: str) -> Namespace:

@@ -337,6 +337,7 @@ class JobStatus(Struct):
 
     succeeded: int = 0
     failed: int = 0
+    failed_indexes: str | None = None
     uncounted_terminated_pods: UncountedPods | None = None
     conditions: list[Condition] | None = None
 

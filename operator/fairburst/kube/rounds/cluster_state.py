@@ -18,10 +18,10 @@ from fairburst.kube.queues.spaces import namespace_of
 from fairburst.kube.rounds.differences import Differences
 from fairburst.kube.rounds.view import ClusterView
 from fairburst.kube.usage.capacity import LowWaterMark, NodeShapes, counts, extended_offers, first_lacking
-from fairburst.kube.usage.demand import NO_OVERHEADS
 from fairburst.kube.usage.effective_requests import Overheads, overheads_of
 from fairburst.kube.usage.host_ports import HostPorts, PortUse
 from fairburst.kube.usage.outside import NodeOffer, OutsideUse
+from fairburst.kube.usage.pod_defaults import PodDefaults, container_defaults
 from fairburst.kube.usage.pod_usage import RequestVector
 from fairburst.kube.usage.port_demand import PortNodes
 from fairburst.policy.arrays import FloatArray
@@ -36,6 +36,7 @@ class Changes:
     Attributes
     ----------
     namespaces : those with a change. objects : whether any Namespace object has changed.
+    defaults : those with a change of a LimitRange.
     everything : whether all namespaces must be read again.
     """
 
@@ -43,6 +44,7 @@ class Changes:
     namespaces: set[str]
     nodes: bool
     objects: bool
+    defaults: set[str]
     everything: bool = False
 
 
@@ -85,7 +87,7 @@ class ClusterState:
         self._quotas = Differences[tuple[str, str]]()
         self._limit_ranges = Differences[tuple[str, str]]()
         self._node_objects = Differences[tuple[str, str]]()
-        self.overheads: Overheads = NO_OVERHEADS
+        self._overheads: Overheads = {}
         self._device_classes, self._runtime_classes = Differences[tuple[str, str]](), Differences[tuple[str, str]]()
         self._node_facts: dict[tuple[str, str], tuple[object, ...]] = {}
         self._offers: dict[str, NodeOffer] = {}
@@ -106,7 +108,7 @@ class ClusterState:
         nodes = self._note_nodes(view.nodes)
         nodes |= bool(self._device_classes.since_last(view.device_classes or {}))
         nodes |= bool(self._runtime_classes.since_last(view.runtime_classes))
-        return Changes(queues, namespaces, nodes, bool(changed_objects))
+        return Changes(queues, namespaces, nodes, bool(changed_objects), {namespace for namespace, _ in changed_ranges})
 
     def _note_nodes(self, nodes: Mapping[tuple[str, str], Node]) -> bool:
         """Return whether a node has changed, apart from what a kubelet reports every few minutes."""
@@ -152,12 +154,10 @@ class ClusterState:
             name: NodeOffer(offer, places) for name, offer, places in zip(self.nodes, amounts, shapes.pods.tolist(), strict=True)
         }
         extended = extended_offers(self.nodes.values(), view.device_classes, autoscaled=pool.autoscaled)
-        overheads = overheads_of(view.runtime_classes)
-        if shapes.same_as(self.shapes) and extended == self._extended and overheads == self.overheads:
+        former, self._overheads = self._overheads, overheads_of(view.runtime_classes)
+        if shapes.same_as(self.shapes) and extended == self._extended and former == self._overheads:
             return False
         self._extended = extended
-        if overheads != self.overheads:  # another mapping has all work read again
-            self.overheads = overheads
         self.shapes = shapes
         self._fitting.clear()
         self._holding.clear()
@@ -274,6 +274,10 @@ class ClusterState:
             for (namespace, _), limit_range in view.limit_ranges.items():
                 ranges.setdefault(namespace, []).append(limit_range)
             self.limits.limit_ranges = ranges
+
+    def pod_defaults(self, space: str) -> PodDefaults:
+        """Return what the API server adds to the pods of a space's templates."""
+        return PodDefaults(self._overheads, container_defaults(self.limits.limit_ranges.get(namespace_of(space), ())))
 
     def _is_going(self, namespace: str) -> bool:
         """Return whether the namespace is being deleted, or is gone while our caches still have pods of it."""

@@ -60,7 +60,7 @@ class CoreInput:
         stale = self._read_nodes(view, changes, queues)
         self._find_managed(view, changes, queues)
         view.changed_namespaces |= view.pods.expire(wall)
-        view.changed_namespaces |= self._with_moved_ports(view.pods)
+        view.changed_namespaces |= self._with_moved_ports(view.pods) | changes.defaults
         view.changed_namespaces |= self._slots.prepare(view.controllers, view.pods, queues.queue_set, moved=changes.everything)
         view.changed_namespaces |= queues.queue_set.spaces.whole(view.changed_namespaces)
         self._read_again_at = {space: at for space, at in self._read_again_at.items() if now < at}
@@ -73,7 +73,7 @@ class CoreInput:
         self.demands.refresh(
             view, again, self._slots.desired_pods, lambda requests: self._cluster.fitting(vector(resources, requests)), gated,
             self._cluster.lacking, lambda space: functools.partial(self._cluster.nodes_for, view.pods.ports, space),
-            self._cluster.overheads,
+            self._cluster.pod_defaults,
         )  # fmt: skip
         self.changed_namespaces = frozenset(view.changed_namespaces)
         self._later -= again

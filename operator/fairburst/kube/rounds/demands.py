@@ -16,8 +16,8 @@ from fairburst.kube.rounds.governing import GoverningQueues
 from fairburst.kube.rounds.next_starts import NextStarts
 from fairburst.kube.rounds.view import ClusterView
 from fairburst.kube.times import to_epoch
-from fairburst.kube.usage.demand import GROWTH_FRACTION, NO_OVERHEADS, NamespaceDemand, namespace_demand
-from fairburst.kube.usage.effective_requests import Overheads
+from fairburst.kube.usage.demand import GROWTH_FRACTION, NamespaceDemand, namespace_demand
+from fairburst.kube.usage.pod_defaults import PodDefaults
 from fairburst.kube.usage.port_demand import NodesFor
 from fairburst.kube.usage.waiting_pods import waiting_lines, waiting_pods
 from fairburst.policy.arrays import FloatArray
@@ -39,7 +39,7 @@ class DemandTable:
         self.pods = np.zeros(0)
         self.oldest: dict[int, float] = {}
         self.uncharged: dict[str, dict[str, float]] = {}
-        self._overheads = NO_OVERHEADS
+        self._defaults: dict[str, PodDefaults] = {}
         self.waiting: WaitingPods | None = None
         self._listed: set[int] = set()  # rows with waiting pods
         self._lines: dict[int, tuple[FloatArray, FloatArray] | None] = {}  # of the rows written in this round, if they have or had any
@@ -53,14 +53,14 @@ class DemandTable:
         gated: frozenset[str],
         lacking: Callable[[tuple[str, ...]], str],
         nodes_for: Callable[[str], NodesFor],
-        overheads: Overheads,
+        defaults: Callable[[str], PodDefaults],
     ) -> None:
-        """Read the work of these namespaces again: of all after a change of `overheads`."""
+        """Read the work of these namespaces again. `defaults`: what the API server adds to the pods of a namespace."""
         resources = view.pods.resources
-        reread, self._overheads = overheads is not self._overheads, overheads
         for namespace in namespaces:
             former = self.by_namespace.get(namespace, NamespaceDemand())
             with self._contained.object("read the work of", namespace):
+                known, added = self._defaults.get(namespace), defaults(namespace)
                 self.by_namespace[namespace] = namespace_demand(
                     view.controllers.workloads(namespace),
                     view.pods.namespace(namespace),
@@ -71,11 +71,12 @@ class DemandTable:
                     gated=namespace in gated,
                     belongs=view.controllers.belongs_to(namespace),
                     elsewhere=view.pods.elsewhere(namespace),
-                    former=former.desired_pods if former.resources == resources and not reread else (),
+                    former=former.desired_pods if former.resources == resources and known == added else (),
                     lacking=lacking,
                     nodes_for=nodes_for(namespace),
-                    overheads=overheads,
+                    defaults=added,
                 )
+                self._defaults[namespace] = added
             self.by_namespace.setdefault(namespace, NamespaceDemand())
 
     def lay_out(self, view: ClusterView, queues: GoverningQueues, capacity: FloatArray, namespaces: Iterable[str] | None) -> None:
@@ -133,6 +134,7 @@ class DemandTable:
         """Forget every other namespace."""
         for namespace in self.by_namespace.keys() - namespaces:
             del self.by_namespace[namespace]
+            self._defaults.pop(namespace, None)
 
     def note_usage(self, view: ClusterView, rows: Mapping[str, int], spaces: Iterable[str]) -> None:
         """Write the present usage of spaces whose work was not read again. A queue wants at least what it uses."""

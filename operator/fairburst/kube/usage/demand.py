@@ -16,15 +16,10 @@ from typing import Any
 from fairburst.bounds import MOST_AMOUNT, bounded_amount
 from fairburst.kube.api.objects import PodTemplate
 from fairburst.kube.times import to_epoch
-from fairburst.kube.usage.effective_requests import (
-    Overheads,
-    template_lacks_requests,
-    template_requests,
-    uncounted_resources,
-    with_overhead,
-)
+from fairburst.kube.usage.effective_requests import template_lacks_requests, uncounted_resources
 from fairburst.kube.usage.equal_pods import EqualPods, counted
 from fairburst.kube.usage.host_ports import HostPorts, host_ports
+from fairburst.kube.usage.pod_defaults import NO_DEFAULTS, PodDefaults
 from fairburst.kube.usage.pod_usage import NO_PODS, NamespaceUsage, OwnerUsage
 from fairburst.kube.usage.port_demand import ANYWHERE, NO_NODES, NodesFor, PortDemand, PortNodes, first_looks
 from fairburst.kube.usage.stuck_pods import StuckPods
@@ -33,7 +28,6 @@ from fairburst.kube.workloads.kind import Controllers, Suspendable, WorkloadKind
 from fairburst.kube.workloads.registry import KINDS
 from fairburst.policy.attainability import PortLimit
 
-NO_OVERHEADS: Overheads = {}
 GROWTH_FRACTION = 0.10  # step of unannounced work above what exists; at least one pod
 
 
@@ -170,7 +164,7 @@ def namespace_demand(
     former: Sequence[DesiredPods] = (),
     lacking: Callable[[tuple[str, ...]], str] = lambda _: "",
     nodes_for: NodesFor = lambda *_: ANYWHERE,
-    overheads: Overheads = NO_OVERHEADS,
+    defaults: PodDefaults = NO_DEFAULTS,
 ) -> NamespaceDemand:
     """Return the demand of one space.
 
@@ -181,12 +175,12 @@ def namespace_demand(
     controller's pods belong to other spaces of its namespace, because the controller's template or the queues have changed since.
     `former`: as the last call returned them for the same resources. A controller that has not changed since is not read again. `lacking`:
     the first of some uncounted resources that no node offers, empty if there is none. `nodes_for`: the nodes for pods with host ports.
-    `overheads`: of RuntimeClasses; `former` has to be empty after a change of them.
+    `defaults`: what the API server adds to pods; `former` has to be empty after a change of them.
     """
     stuck = StuckPods.of(usage, resources, fitting, lacking)
     result = NamespaceDemand(unit=dict(stuck.unit), without_node=dict(stuck.amounts), resources=resources)
     nodes_for = first_looks(nodes_for)
-    equal = EqualPods(resources, fitting, nodes_for, overheads)
+    equal = EqualPods(resources, fitting, nodes_for, defaults)
     known = {desired.owner.uid: desired for desired in former}
     for kind, controller, stored, wanted in _creating_pods(controllers, owner_usage):
         if not belongs(controller.spec.template):
@@ -217,7 +211,7 @@ def namespace_demand(
             result.lacking.append(owner)
             result.unrequested += [f"{owner.kind} {owner.name}"] if desired.lacks_requests else []
     announced = equal.add_to(result)
-    _add_to_come(result, controllers, resources, fitting, belongs, lacking, overheads)
+    _add_to_come(result, controllers, resources, fitting, belongs, lacking, defaults)
     _add_unannounced(result, usage, announced, stuck, grows=not gated)
     result.ports.add_unannounced(usage, resources, nodes_for)
     if usage.unannounced:
@@ -256,7 +250,7 @@ def _creating_pods(
 
 def _add_to_come(
     result: NamespaceDemand, controllers: Controllers, resources: tuple[str, ...], fitting: Callable[[Mapping[str, float]], float],
-    belongs: Callable[[PodTemplate], bool], lacking: Callable[[tuple[str, ...]], str], overheads: Overheads,
+    belongs: Callable[[PodTemplate], bool], lacking: Callable[[tuple[str, ...]], str], defaults: PodDefaults,
 ) -> None:  # fmt: skip
     """Add the pods that controllers will create through other objects, held ones whole."""
     for kind in KINDS.values():
@@ -267,7 +261,7 @@ def _add_to_come(
             for coming in kind.to_come(controller, controllers, held):
                 if not belongs(controller.first_template if held else coming.template):  # work that starts whole is of one queue
                     continue
-                asked = with_overhead(template_requests(coming.template.spec), coming.template.spec, overheads)
+                asked = defaults.requests_of(coming.template.spec)
                 requests, missing = counted(asked, resources), lacking(uncounted_resources(asked, resources))
                 fits = fitting(requests) if not missing else 0.0
                 result.created.add(controller.metadata.creation_timestamp)

@@ -56,22 +56,28 @@ def effective_requests(pod: Pod) -> dict[str, float]:
     return in_units(milli_requests(pod))
 
 
-def template_requests(spec: PodSpec) -> Mapping[str, float]:
-    """Return the effective requests of a pod made from a template, before any admission plug-in changes it.
+ContainerDefaults = tuple[tuple[str, Quantity], ...]  # requests by resource, for containers that name none
+
+
+def template_requests(spec: PodSpec, defaults: ContainerDefaults = ()) -> Mapping[str, float]:
+    """Return the effective requests of a pod made from a template, before any admission plug-in but these defaults changes it.
 
     A stored pod's requests have been defaulted from its limits by the API server; a template's have not. Equal templates of one container
     share the answer: a namespace may have thousands.
     """
     container = _only_container(spec)
     if container is None:
-        return in_units(_spec_requests(_defaulted(spec)))
+        return in_units(_spec_requests(_defaulted(spec, dict(defaults))))
     resources = container.resources or Resources()
-    return _requests_of_one(tuple((resources.limits or {}).items()), tuple((resources.requests or {}).items()))
+    return _requests_of_one(defaults, tuple((resources.limits or {}).items()), tuple((resources.requests or {}).items()))
 
 
 @functools.lru_cache(maxsize=4096)
-def _requests_of_one(limits: tuple[tuple[str, Quantity], ...], requests: tuple[tuple[str, Quantity], ...]) -> Mapping[str, float]:
-    return in_units({resource: milli(quantity) for resource, quantity in {**dict(limits), **dict(requests)}.items()})
+def _requests_of_one(
+    defaults: ContainerDefaults, limits: tuple[tuple[str, Quantity], ...], requests: tuple[tuple[str, Quantity], ...]
+) -> Mapping[str, float]:
+    named = {**dict(defaults), **dict(limits), **dict(requests)}
+    return in_units({resource: milli(quantity) for resource, quantity in named.items()})
 
 
 def _only_container(spec: PodSpec) -> Container | None:
@@ -243,8 +249,8 @@ def _has_pod_level(resources: Resources | None) -> bool:
     return resources is not None and any(_pod_level(name) for name in (*(resources.requests or ()), *(resources.limits or ())))
 
 
-def _defaulted(spec: PodSpec) -> PodSpec:
-    """Return the spec as SetDefaults_Pod stores it: missing requests are taken from limits."""
+def _defaulted(spec: PodSpec, defaults: ResourceList | None = None) -> PodSpec:
+    """Return the spec as SetDefaults_Pod stores it: missing requests are taken from limits. Then containers get `defaults`."""
 
     def fill(container: Container) -> Container:
         limits = container.resources.limits if container.resources is not None else None
@@ -260,6 +266,9 @@ def _defaulted(spec: PodSpec) -> PodSpec:
             resource: f"{named[resource]}m" if resource in named else limit for resource, limit in pod_level.limits.items()
         }
         pod_level = Resources(requests={**from_limits, **(pod_level.requests or {})})
+    if defaults:  # a LimitRange is read after the pod's own defaults
+        containers = [_with_requests(one, {**defaults, **_requests(one)}) for one in containers]
+        init_containers = [_with_requests(one, {**defaults, **_requests(one)}) for one in init_containers]
     return PodSpec(containers=containers, init_containers=init_containers, resources=pod_level, overhead=spec.overhead)
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fairburst.kube.api.objects import PodTemplate
-from fairburst.kube.usage.effective_requests import Overheads, template_requests, uncounted_resources, with_overhead
+from fairburst.kube.usage.effective_requests import uncounted_resources
 from fairburst.kube.usage.host_ports import HostPorts
+from fairburst.kube.usage.pod_defaults import PodDefaults
 from fairburst.kube.usage.port_demand import NodesFor, PortNodes
 
 
@@ -56,9 +57,9 @@ class EqualPods:
     """Sums over a namespace's controllers by the requests of their pods. Thousands of its Jobs have few different ones."""
 
     def __init__(
-        self, resources: tuple[str, ...], fitting: Callable[[Mapping[str, float]], float], nodes_for: NodesFor, overheads: Overheads
+        self, resources: tuple[str, ...], fitting: Callable[[Mapping[str, float]], float], nodes_for: NodesFor, defaults: PodDefaults
     ) -> None:  # fmt: skip
-        self.resources, self._overheads = resources, overheads
+        self.resources, self._defaults = resources, defaults
         self._fitting, self._nodes_for = fitting, nodes_for
         self._sums: dict[tuple[object, ...], PodSum] = {}
         self._by_identity: dict[int, PodSum] = {}
@@ -66,7 +67,7 @@ class EqualPods:
 
     def requests_of(self, template: PodTemplate) -> tuple[Mapping[str, float], tuple[str, ...]]:
         """Return the counted requests of a template's pods, and the extended resources that they ask for and that are not counted."""
-        requests = with_overhead(template_requests(template.spec), template.spec, self._overheads)
+        requests = self._defaults.requests_of(template.spec)
         known = self._counted.get(id(requests))
         if known is None:  # it holds the mapping whose identity is the key
             split = counted(requests, self.resources), uncounted_resources(requests, self.resources)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -69,7 +70,8 @@ def conditions_of(
         found += [_guaranteed(decision, attainable), _attainable(attainable)]
     found.append(_enforced(entry, decision, obstacles, observed_only=observed_only, lacks_reserve=lacks_reserve))
     if too_large is not None or never_start is not None or no_node or not_offered or ports_taken:
-        found.append(_jobs_fit(too_large or (), never_start or (), no_node or {}, not_offered or {}, ports_taken or {}))
+        limits = entry.spec.limits if entry.spec is not None else {}
+        found.append(_jobs_fit(too_large or (), never_start or (), limits, no_node or {}, not_offered or {}, ports_taken or {}))
     if contained is not None:
         found.append(ConditionValue("Ready", "False", INTERNAL_ERROR, contained))
     else:
@@ -139,11 +141,12 @@ def _enforced(
 
 
 def _jobs_fit(
-    too_large: Sequence[str], never_start: Sequence[Oversize], no_node: Mapping[str, tuple[str, Mapping[str, float]]],
-    not_offered: Mapping[str, tuple[str, str]], ports_taken: Mapping[str, tuple[str, HostPorts]],
+    too_large: Sequence[str], never_start: Sequence[Oversize], limits: Mapping[str, float],
+    no_node: Mapping[str, tuple[str, Mapping[str, float]]], not_offered: Mapping[str, tuple[str, str]],
+    ports_taken: Mapping[str, tuple[str, HostPorts]],
 ) -> ConditionValue:  # fmt: skip
     # Each has a remedy of its own. The level comes first: its owner can change that without new nodes.
-    found = [("LargerThanLevel", _never_start(never_start))] if never_start else []
+    found = [("LargerThanLevel", _never_start(never_start, limits))] if never_start else []
     found += [(LARGER_THAN_NODES, _no_node(list(no_node.values())))] if no_node else []
     found += [(NOT_OFFERED, _not_offered(list(not_offered.values())))] if not_offered else []
     found += [(PORT_TAKEN, port_taken(list(ports_taken.values())))] if ports_taken else []
@@ -155,14 +158,16 @@ def _jobs_fit(
     return ConditionValue("JobsFit", "False", NEVER_FITS, f"{_first(too_large)} {what}")
 
 
-def _never_start(oversizes: Sequence[Oversize]) -> str:
+def _never_start(oversizes: Sequence[Oversize], limits: Mapping[str, float]) -> str:
     named = [
         f"{one.name} starts whole and needs {format_quantity(one.resource, one.need)} {one.resource}, the queue's level is "
         f"{format_quantity(one.resource, one.level)}."
         for one in sorted(oversizes, key=lambda one: one.name)
     ]
     waits, it = ("It waits", "it") if len(named) == 1 else ("They wait", "them")
-    what = f"{waits} until the level reaches that: make {it} smaller, or the queue's weight or the pool larger, or let {it} start in parts."
+    limited = [one.need > limits.get(one.resource, math.inf) for one in oversizes]  # no weight helps against a limit
+    larger = ["the queue's spec.limits"] * any(limited) + ["the queue's weight or the pool"] * (not all(limited))
+    what = f"{waits} until the level reaches that: make {it} smaller, or {' or '.join(larger)} larger, or let {it} start in parts."
     return f"{_first(named)} {what}"
 
 

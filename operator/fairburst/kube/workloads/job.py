@@ -6,12 +6,15 @@ CronJobs and Spark need no kind of their own: they create Jobs and pods like any
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 
 from fairburst.bounds import bounded_count
 from fairburst.kube.api.objects import Job, JobSpec, UncountedPods
 from fairburst.kube.names import HELD_ANNOTATION
-from fairburst.kube.workloads.kind import Controllers, EndedPods, Suspendable, WorkloadKind
+from fairburst.kube.workloads.kind import Controllers, CountedPods, Suspendable, WorkloadKind
+
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
 def is_held(job: Suspendable) -> bool:
@@ -19,19 +22,25 @@ def is_held(job: Suspendable) -> bool:
     return bool(job.spec.suspend) and HELD_ANNOTATION in (job.metadata.annotations or {})
 
 
-def completions_left(job: Job, pods: EndedPods) -> float:
-    """Return how many pods of the Job have still to succeed; infinity if it declares no number.
+def completions_left(job: Job, pods: CountedPods) -> float:
+    """Return how many pods of the Job have still to succeed. If it declares no number: infinity before the first success, and then its
+    present pods, since the Job controller creates no more.
 
     The Job controller counts ended pods up to a second late. Until then they are taken as succeeded: if one has failed, its successor is
-    wanted a second later.
+    wanted a second later. Indexes that have failed for good (`backoffLimitPerIndex`) get no successors.
     """
-    if job.spec.completions is None:
-        return math.inf
     counting = job.status.uncounted_terminated_pods or UncountedPods()
     succeeded = job.status.succeeded + len(counting.succeeded or ())
+    if job.spec.completions is None:
+        return pods.active - pods.terminating if succeeded else math.inf
     counted = succeeded + job.status.failed + len(counting.failed or ())
     uncounted = max(0, min(pods.lately, pods.ended - counted))
-    return max(0, job.spec.completions - succeeded - uncounted)
+    return max(0, job.spec.completions - succeeded - uncounted - _indexes(job.status.failed_indexes))
+
+
+def _indexes(text: str | None) -> int:
+    """Return how many indexes a text such as "1,3-5" names."""
+    return sum(int(last or first) - int(first) + 1 for first, last in _RANGE.findall(text or ""))
 
 
 def pods_at_once(spec: JobSpec) -> int:
@@ -52,8 +61,9 @@ def _creating_pods(controllers: Controllers) -> Iterable[Job]:
     )
 
 
-def _wanted(job: Job, pods: EndedPods) -> int:
+def pods_wanted(job: Job, pods: CountedPods) -> int:
+    """Return how many pods a Job still wants at once, its present ones among them."""
     return bounded_count(int(min(pods_at_once(job.spec), completions_left(job, pods))))
 
 
-KIND = WorkloadKind("Job", "batch", "v1", "jobs", Job, suspends=True, creates_pods=True, wanting=_creating_pods, wanted=_wanted)
+KIND = WorkloadKind("Job", "batch", "v1", "jobs", Job, suspends=True, creates_pods=True, wanting=_creating_pods, wanted=pods_wanted)

@@ -9,8 +9,15 @@ from typing import Any, Protocol
 from fairburst.kube.api.objects import Metadata, Object, PodTemplate
 
 
-class EndedPods(Protocol):
-    """Pods of one controller that ended while their Job was being tracked: all of them, and those of the last seconds."""
+class CountedPods(Protocol):
+    """Pods of one controller: those that have not ended, those of them being deleted, and those that ended while their Job was being
+    tracked, all of them and those of the last seconds."""
+
+    @property
+    def active(self) -> int: ...
+
+    @property
+    def terminating(self) -> int: ...
 
     @property
     def ended(self) -> int: ...
@@ -88,7 +95,7 @@ class WorkloadKind:
     suspends: bool = False
     creates_pods: bool = False
     wanting: Callable[[Controllers], Iterable[Any]] | None = None
-    wanted: Callable[[Any, EndedPods], int] | None = None
+    wanted: Callable[[Any, CountedPods], int] | None = None
     to_come: Callable[[Any, Controllers, bool], Iterable[PodsToCome]] | None = None
 
     @property

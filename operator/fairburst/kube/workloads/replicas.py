@@ -9,7 +9,7 @@ import msgspec
 
 from fairburst.bounds import bounded_count
 from fairburst.kube.api.objects import Object, PodTemplate, Struct, controller_of
-from fairburst.kube.workloads.kind import Controllers, EndedPods, WorkloadKind, all_of_kind
+from fairburst.kube.workloads.kind import Controllers, CountedPods, WorkloadKind, all_of_kind
 
 
 class ReplicatedSpec(Struct):
@@ -45,7 +45,7 @@ def replicas(controller: _Replicated) -> int:
     return 0 if controller.metadata.deletion_timestamp is not None else bounded_count(controller.wanted)
 
 
-def _wanted(controller: _Replicated, _: EndedPods) -> int:
+def _wanted(controller: _Replicated, _: CountedPods) -> int:
     return replicas(controller)
 
 
