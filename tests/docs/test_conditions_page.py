@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -102,6 +103,9 @@ def of_enforcement(entry: QueueEntry, decision: QueueDecision) -> Iterator[Condi
     ):
         found = obstacles(unrequested=unrequested, foreign_quotas=quotas, limit_ranges=ranges, promise=promise, unit=unit, has_quota=False)
         yield from conditions_of(entry, decision, None, found, observed_only=False)
+    classes: Any = {"classes": {"a": 1}, "priorities": {"b": 1}}
+    found = obstacles(unrequested=[], foreign_quotas=[], limit_ranges=[], promise=promise, unit=unit, has_quota=True, **classes)
+    yield from conditions_of(entry, decision, None, found, observed_only=False)
     for mode in ("Gate", "Suspend"):
         world = World()
         world.queue("LatencyQueue", "n", spec=latency_spec() | {"enforcement": mode})

@@ -133,6 +133,24 @@ def test_work_that_asks_for_a_resource_that_no_node_offers_is_told_so_unless_a_d
     wait_for_condition(site, "gpus", "JobsFit", "ResourceNotOffered")
 
 
+def test_a_deleted_priority_class_is_named_and_work_starts_once_it_is_back(site: OperatedCluster) -> None:
+    site.create(namespace("classless"), queue("ThroughputQueue", {"reserve": "Off"}, "classless"))
+    until(lambda: site.status("classless").get("podPriority"), PATIENCE_SECONDS, "the queue to be decided on")
+    name = site.status("classless")["podPriority"]["className"]
+    stored = site.get("priorityclass", name)
+    site.cluster.kubectl("delete", "priorityclass", name)
+    try:
+        assert f"expected PriorityClass {name} with" in wait_for_condition(site, "classless", "Enforced", "PriorityClassMissing")["message"]
+        assert site.condition("classless", "Ready")["status"] == "False"
+        site.create(work.job("classless", "work", 2, pod_spec("100m", "64Mi")))
+        until(lambda: f"no PriorityClass with name {name}" in site.admin("get", "events", "-n", "classless"), PATIENCE_SECONDS, "a refusal")
+    finally:
+        kept = {key: stored[key] for key in ("apiVersion", "kind", "value", "preemptionPolicy")}
+        site.create(kept | {"metadata": {key: stored["metadata"][key] for key in ("name", "labels") if key in stored["metadata"]}})
+    wait_for_condition(site, "classless", "Enforced", "Quota")
+    until(lambda: len(site.objects.list("pod", "classless")) == 2, PATIENCE_SECONDS, "the Job's pods")
+
+
 def test_a_held_job_is_as_large_as_its_pods_with_the_overhead_of_their_class(site: OperatedCluster) -> None:
     sandbox = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "sandbox"}, "handler": "runc"}
     site.create(sandbox | {"overhead": {"podFixed": {"cpu": "500m", "memory": "64Mi"}}})

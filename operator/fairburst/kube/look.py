@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from fairburst.config import Config, parse_config
-from fairburst.kube.api.class_objects import DEVICE_CLASSES, RUNTIME_CLASSES, DeviceClass, RuntimeClass
+from fairburst.kube.api.class_objects import COLLECTIONS, DeviceClass, PriorityClass, RuntimeClass
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, Forbidden, NotFound
 from fairburst.kube.api.informer import Informer
@@ -43,7 +43,7 @@ CONFIG_KEY = "fairburst.yaml"
 @dataclass(frozen=True, slots=True)
 class Reading:
     """All objects, read at one time. wall: seconds since the epoch; now: monotonic seconds. device_classes: None if they may not be
-    read; runtime_classes: empty then."""
+    read; runtime_classes, priority_classes: empty then."""
 
     config: Config
     queues: Queues
@@ -55,6 +55,7 @@ class Reading:
     controllers: Mapping[str, Mapping[tuple[str, str], Any]]
     device_classes: Mapping[tuple[str, str], DeviceClass] | None
     runtime_classes: Mapping[tuple[str, str], RuntimeClass]
+    priority_classes: Mapping[tuple[str, str], PriorityClass]
     wall: float
     now: float
 
@@ -143,13 +144,14 @@ async def read_cluster(client: ApiClient, config: Config) -> Reading:
     work = {kind: informer.store for kind, informer in controllers.items()}
     return Reading(
         config, queues, pods.store, nodes.store, namespaces.store, quotas.store, limit_ranges.store, work,
-        await _if_allowed(client, DEVICE_CLASSES, DeviceClass), await _if_allowed(client, RUNTIME_CLASSES, RuntimeClass) or {}, wall, now,
+        await _if_allowed(client, DeviceClass), await _if_allowed(client, RuntimeClass) or {},
+        await _if_allowed(client, PriorityClass) or {}, wall, now,
     )  # fmt: skip
 
 
-async def _if_allowed(client: ApiClient, path: str, item: type[Item]) -> Mapping[tuple[str, str], Item] | None:
+async def _if_allowed(client: ApiClient, item: type[Item]) -> Mapping[tuple[str, str], Item] | None:
     """Return a collection of the cluster's classes, which a user without the operator's rights may not read; None then."""
-    informer = Informer(client, path, item, _ignored, optional=True)
+    informer = Informer(client, COLLECTIONS[item], item, _ignored, optional=True)
     try:
         await informer.read()
     except Forbidden:
@@ -174,6 +176,7 @@ async def decided(client: ApiClient, reading: Reading, queues: Queues) -> Look:
         nodes=reading.nodes,
         device_classes=reading.device_classes,
         runtime_classes=reading.runtime_classes,
+        priority_classes=reading.priority_classes,
         namespaces={**reading.namespaces, **{("", name): _namespace(name) for name in new}},
         quotas=reading.quotas,
         limit_ranges=reading.limit_ranges,

@@ -21,7 +21,7 @@ import msgspec
 
 from fairburst.config import Config
 from fairburst.kube.admission.server import AdmissionServer
-from fairburst.kube.api.class_objects import DEVICE_CLASSES, RUNTIME_CLASSES, DeviceClass, RuntimeClass
+from fairburst.kube.api.class_objects import COLLECTIONS, DeviceClass, PriorityClass, RuntimeClass
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, CredentialsError
 from fairburst.kube.api.first_answer import first_answer
@@ -117,8 +117,7 @@ class Operator:
             on_event=sharing(self._on_pod),
         )  # fmt: skip
         self._nodes = Informer(client, "/api/v1/nodes", Node, self._mark, on_rewind=self._list_queues)
-        self._device_classes = Informer(client, DEVICE_CLASSES, DeviceClass, self._mark, optional=True)
-        self._runtime_classes = Informer(client, RUNTIME_CLASSES, RuntimeClass, self._mark, optional=True)
+        self._classes = {kind: Informer(client, path, kind, self._mark, optional=True) for kind, path in COLLECTIONS.items()}
         self._namespaces = Informer(client, "/api/v1/namespaces", Namespace, self._mark)
         self._quotas = Informer(client, "/api/v1/resourcequotas", ResourceQuota, self._mark)
         self._limit_ranges = Informer(client, "/api/v1/limitranges", LimitRange, self._mark)
@@ -132,8 +131,9 @@ class Operator:
             stored_pods=self._pods.store,
             controllers=ControllerIndex(),
             nodes=self._nodes.store,
-            device_classes=self._device_classes.store,
-            runtime_classes=self._runtime_classes.store,
+            device_classes=self._classes[DeviceClass].store,
+            runtime_classes=self._classes[RuntimeClass].store,
+            priority_classes=self._classes[PriorityClass].store,
             namespaces=self._namespaces.store,
             quotas=self._quotas.store,
             limit_ranges=self._limit_ranges.store,
@@ -279,8 +279,8 @@ class Operator:
         return silence(self._informers()) if self._ready else None
 
     def _informers(self) -> list[Informer[Any]]:
-        classes = self._device_classes, self._runtime_classes
-        return [self._pods, self._nodes, *classes, self._namespaces, self._quotas, self._limit_ranges, *self._controllers.values()]
+        kinds = *self._classes.values(), *self._controllers.values()
+        return [self._pods, self._nodes, self._namespaces, self._quotas, self._limit_ranges, *kinds]
 
     def _progressed(self) -> None:
         self._loop.progressed()  # of the present term

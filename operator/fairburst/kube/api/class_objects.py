@@ -1,6 +1,9 @@
-"""The cluster's classes that change what a pod asks for: of devices and of runtimes."""
+"""The cluster's classes that pods name: of devices, of runtimes and of priorities."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -35,3 +38,14 @@ class RuntimeClass(Object):
 
 
 RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
+
+
+class PriorityClass(Object):
+    """scheduling.k8s.io/v1 PriorityClass. The API server refuses pods that name a missing one, or another value than it has."""
+
+    value: int = 0
+
+
+PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+COLLECTIONS: Mapping[type[Any], str] = {DeviceClass: DEVICE_CLASSES, RuntimeClass: RUNTIME_CLASSES, PriorityClass: PRIORITY_CLASSES}

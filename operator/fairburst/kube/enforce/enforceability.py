@@ -1,4 +1,5 @@
-"""Obstacles to a namespace's quota: pods without requests, foreign quotas, limit ranges. Pure; decides no level.
+"""Obstacles to a namespace's quota and pods: pods without requests, foreign quotas, limit ranges, priority classes that are missing. Pure;
+decides no level.
 
 A quota on cpu and memory makes the API server refuse every pod that does not request them. A namespace that runs such pods
 gets a condition instead of a quota, until it has a LimitRange that supplies defaults.
@@ -8,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.enforce.quota_plan import amounts
 from fairburst.quantity import format_quantity, parse_quantity
 
 PODS_WITHOUT_REQUESTS = "PodsWithoutRequests"
+PRIORITY_CLASS_MISSING = "PriorityClassMissing"
 NAMED_AT_MOST = 5
 PLAIN_KEYS = frozenset({"cpu", "memory", "ephemeral-storage"})
 
@@ -35,11 +38,14 @@ def obstacles(
     promise: Mapping[str, float],
     unit: Mapping[str, float],
     has_quota: bool,
+    classes: Mapping[str, int] = MappingProxyType({}),
+    priorities: Mapping[str, int] = MappingProxyType({}),
 ) -> list[Obstacle]:
     """Return the obstacles of a namespace, the blocking ones first.
 
     `unrequested`: pods and controllers whose containers lack cpu or memory requests. `promise`: the level promised, `unit`: the
-    largest pod, both in resource units. `has_quota`: the namespace has our quota already, which stays.
+    largest pod, both in resource units. `has_quota`: the namespace has our quota already, which stays. `classes`: the priority classes that
+    new pods get, with their values. `priorities`: those that the cluster has; empty if they are unknown.
     """
     ranges = list(limit_ranges)
     found = []
@@ -47,6 +53,7 @@ def obstacles(
         found.append(_unrequested(unrequested, has_quota))
     found += [obstacle for quota in foreign_quotas if (obstacle := _foreign_quota(quota, promise)) is not None]
     found += [obstacle for limit_range in ranges if (obstacle := _limit_range(limit_range, unit)) is not None]
+    found += [_class(name, value, priorities.get(name)) for name, value in classes.items() if priorities and priorities.get(name) != value]
     return found
 
 
@@ -95,6 +102,16 @@ def _limit_range(limit_range: LimitRange, unit: Mapping[str, float]) -> Obstacle
                     blocks=False,
                 )
     return None
+
+
+def _class(name: str, value: int, found: int | None) -> Obstacle:
+    what = "none has this name" if found is None else f"found {found}"
+    return Obstacle(
+        PRIORITY_CLASS_MISSING,
+        f"expected PriorityClass {name} with the value {value}, {what}: the API server refuses the queue's new pods, which get it. An "
+        "administrator applies the chart or `fairburst manifests` again; a class of another value has to be deleted first.",
+        blocks=False,
+    )
 
 
 def _defaults_requests(limit_ranges: Iterable[LimitRange]) -> bool:

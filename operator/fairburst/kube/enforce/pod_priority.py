@@ -20,16 +20,20 @@ def pod_priority_of(guarantee_class: GuaranteeClass | None, config: Config, lane
 
     `lane`: of a further queue.
     """
+    return _priority(pod_class(guarantee_class, lane), config)
+
+
+def pod_class(guarantee_class: GuaranteeClass | None, lane: int | None = None) -> str:
+    """Return the name of the class that `pod_priority_of` describes."""
     if lane is not None:
-        return _priority(LANE_CLASSES[lane], config)
+        return LANE_CLASSES[lane]
     match guarantee_class:
         case GuaranteeClass.HARD:
-            name = class_name("hard")
+            return class_name("hard")
         case GuaranteeClass.SOFT:
-            name = class_name("soft")
+            return class_name("soft")
         case GuaranteeClass.ELASTIC | None:
-            name = class_name("large")
-    return _priority(name, config)
+            return LARGE_CLASS
 
 
 def small_pod_priority(config: Config) -> dict[str, Any]:

@@ -106,6 +106,7 @@ def cluster_rules() -> list[Manifest]:
         _rule("", ["nodes", "limitranges"], _READ),
         _rule("resource.k8s.io", ["deviceclasses"], _READ),  # extended resources that DRA drivers provide
         _rule("node.k8s.io", ["runtimeclasses"], _READ),  # overheads, which templates of pods do not have
+        _rule("scheduling.k8s.io", ["priorityclasses"], _READ),  # a queue says so where one of ours is missing
         _rule("", ["pods"], [*_READ, "patch"]),  # removes the gate
         _rule("", ["pods/eviction"], ["create"]),  # for queues with reclaim: Evict; disruption budgets hold
         _rule("", ["namespaces"], [*_READ, "patch"]),  # sets our labels

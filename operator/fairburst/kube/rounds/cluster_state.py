@@ -89,6 +89,8 @@ class ClusterState:
         self._node_objects = Differences[tuple[str, str]]()
         self._overheads: Overheads = {}
         self._device_classes, self._runtime_classes = Differences[tuple[str, str]](), Differences[tuple[str, str]]()
+        self._priority_classes = Differences[tuple[str, str]]()
+        self.priorities: dict[str, int] = {}  # values of the cluster's PriorityClasses; empty if they are unknown
         self._node_facts: dict[tuple[str, str], tuple[object, ...]] = {}
         self._offers: dict[str, NodeOffer] = {}
         self._foreign, self._ungoverned = OutsideUse(), OutsideUse()
@@ -108,7 +110,13 @@ class ClusterState:
         nodes = self._note_nodes(view.nodes)
         nodes |= bool(self._device_classes.since_last(view.device_classes or {}))
         nodes |= bool(self._runtime_classes.since_last(view.runtime_classes))
-        return Changes(queues, namespaces, nodes, bool(changed_objects), {namespace for namespace, _ in changed_ranges})
+        everything = bool(self._priority_classes.since_last(view.priority_classes)) and self._see_priorities(view)
+        return Changes(queues, namespaces, nodes, bool(changed_objects), {namespace for namespace, _ in changed_ranges}, everything)
+
+    def _see_priorities(self, view: ClusterView) -> bool:
+        """Read the PriorityClasses; return whether one has come, gone or another value."""
+        former, self.priorities = self.priorities, {name: one.value for (_, name), one in view.priority_classes.items()}
+        return former != self.priorities
 
     def _note_nodes(self, nodes: Mapping[tuple[str, str], Node]) -> bool:
         """Return whether a node has changed, apart from what a kubelet reports every few minutes."""

@@ -12,16 +12,17 @@ from fairburst.kube.containment import Containment
 from fairburst.kube.enforce.enforceability import Obstacle, obstacles
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.namespace_labels import NO_QUEUE, Labels, differing, queue_labels
+from fairburst.kube.enforce.pod_priority import class_values, pod_class
 from fairburst.kube.enforce.quota_plan import QuotaKey, pool_of
 from fairburst.kube.jobs.reserve import Reserve, takes_part
-from fairburst.kube.names import OUR_QUOTAS, POOL_LABEL, QUOTA_NAME
+from fairburst.kube.names import OUR_QUOTAS, POOL_LABEL, QUOTA_NAME, SMALL_CLASS
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.queues.spaces import namespace_of
 from fairburst.kube.rounds.cluster_state import ClusterState
 from fairburst.kube.rounds.view import RoundContext, RoundPlan
 from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.policy.arrays import FloatArray
-from fairburst.policy.model import Burst, Memory
+from fairburst.policy.model import Burst, GuaranteeClass, Memory
 
 
 class ManagedNamespaces:
@@ -30,6 +31,7 @@ class ManagedNamespaces:
     def __init__(self, config: Config, cluster: ClusterState, contained: Containment, reserve: Reserve | None = None) -> None:
         self._pool = config.pool.name
         self._floors = natural_units(config.enforcement.floors)
+        self._class_values = class_values(config)
         self._cluster = cluster
         self._contained = contained
         self._reserve = reserve
@@ -154,8 +156,17 @@ class ManagedNamespaces:
             promise=dict(zip(resources, promise, strict=True)),
             unit=demand.unit,
             has_quota=item.quota_key in round_.view.quotas,
+            classes=self._classes(entry, None if row is None else round_.result.classes[row]),
+            priorities=self._cluster.priorities,
         )
         return item
+
+    def _classes(self, entry: QueueEntry | None, guarantee_class: GuaranteeClass | None) -> Mapping[str, int]:
+        """Return the priority classes of a space's new pods, with their values."""
+        names = [pod_class(guarantee_class, entry.lane if entry is not None else None)]
+        if entry is not None and self._reserve is not None and takes_part(entry):
+            names.append(SMALL_CLASS)
+        return {name: self._class_values[name] for name in names}
 
 
 def _burst_rate(entry: QueueEntry | None, memory: Memory, resources: tuple[str, ...]) -> FloatArray:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fairburst.kube.api.class_objects import DeviceClass, RuntimeClass
+from fairburst.kube.api.class_objects import DeviceClass, PriorityClass, RuntimeClass
 from fairburst.kube.api.objects import Namespace, Node, Pod
 from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.enforce.namespace_labels import Labels
@@ -31,7 +31,8 @@ from fairburst.policy.model import ClusterSnapshot, Memory, QueueDecision, Round
 
 @dataclass(slots=True)
 class ClusterView:
-    """The stores of the informers and of the queue watch. The engine only reads them. device_classes: None if they may not be read."""
+    """The stores of the informers and of the queue watch. The engine only reads them. device_classes: None if they may not be read;
+    priority_classes: empty then, since a cluster always has some."""
 
     pods: PodIndex
     stored_pods: Mapping[tuple[str, str], Pod] = field(default_factory=dict)
@@ -41,6 +42,7 @@ class ClusterView:
     nodes: Mapping[tuple[str, str], Node] = field(default_factory=dict)
     device_classes: Mapping[tuple[str, str], DeviceClass] | None = field(default_factory=dict)
     runtime_classes: Mapping[tuple[str, str], RuntimeClass] = field(default_factory=dict)
+    priority_classes: Mapping[tuple[str, str], PriorityClass] = field(default_factory=dict)
     namespaces: Mapping[tuple[str, str], Namespace] = field(default_factory=dict)
     quotas: Mapping[QuotaKey, ResourceQuota] = field(default_factory=dict)
     limit_ranges: Mapping[tuple[str, str], LimitRange] = field(default_factory=dict)

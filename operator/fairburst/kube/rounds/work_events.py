@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairburst.kube.enforce.enforceability import PODS_WITHOUT_REQUESTS, Obstacle
+from fairburst.kube.enforce.enforceability import PODS_WITHOUT_REQUESTS, PRIORITY_CLASS_MISSING, Obstacle
 from fairburst.kube.enforce.fifo_admission import oversize
 from fairburst.kube.enforce.next_start import WholeWork, held_jobs, highest_level
 from fairburst.kube.enforce.suspend import kind_of, start_order
@@ -43,7 +43,8 @@ FIRST_OBJECTS = 10  # of each queue that get Events; the others wait for these
 EVENTS_PER_SECOND = 5.0
 QUEUES_A_LOOK = 200  # 40 microseconds each
 LARGER_THAN_LEVEL = "LargerThanLevel"
-NEVER_STARTS = frozenset({LARGER_THAN_NODES, NOT_OFFERED, PORT_TAKEN, PODS_WITHOUT_REQUESTS})  # as it is: no forecast is told
+# As it is: no forecast is told.
+NEVER_STARTS = frozenset({LARGER_THAN_NODES, NOT_OFFERED, PORT_TAKEN, PODS_WITHOUT_REQUESTS, PRIORITY_CLASS_MISSING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +167,8 @@ class WorkEvents:
         count = len(held_pods) + len(demand.lacking) + (len(demand.held) if held == "Jobs" else 0)
         has_turns = held == "Jobs" and row in plan.snapshot.next_start  # only held Jobs are compared with the level
         work = held_jobs(demand, plan.snapshot.resources) if has_turns else None
-        refuses = any(one.reason == PODS_WITHOUT_REQUESTS for one in self._obstacles(entry.space))
-        queue = _QueueSentence(entry.qualified_name, work, demand, plan, row, refused=demand.unrequested if refuses else ())
+        obstacles = frozenset(one.reason for one in self._obstacles(entry.space))
+        queue = _QueueSentence(entry.qualified_name, work, demand, plan, row, obstacles)
         present = self._known[entry.space] = dict[str, _Published]()
         for place, one in enumerate(objects):
             why, known = queue.cause(one), former.get(one.uid)
@@ -190,11 +191,12 @@ class _QueueSentence:
     """Says why the work of one queue waits."""
 
     def __init__(
-        self, queue: str, work: WholeWork | None, demand: NamespaceDemand, plan: RoundPlan, row: int, *, refused: Container[str]
+        self, queue: str, work: WholeWork | None, demand: NamespaceDemand, plan: RoundPlan, row: int, obstacles: Container[str]
     ) -> None:
         self._no_node: Container[str] = demand.no_node
         self._not_offered, self._ports_taken = demand.not_offered, demand.ports.taken
-        self._refused = refused
+        self._refused: Container[str] = demand.unrequested if PODS_WITHOUT_REQUESTS in obstacles else ()
+        self._lacks_class = PRIORITY_CLASS_MISSING in obstacles
         self._queue, self._decision, self._resources = queue, plan.result.decisions[row], plan.snapshot.resources
         self._demand = whole_demand(demand, plan.snapshot, row)
         self._usage = plan.snapshot.usage[row]
@@ -208,12 +210,18 @@ class _QueueSentence:
             return NOT_OFFERED, self._not_offered[one.uid][1]
         if one.uid in self._ports_taken:
             return PORT_TAKEN, ports_text(self._ports_taken[one.uid][1])
-        if f"{one.kind} {one.name}" in self._refused:
-            return PODS_WITHOUT_REQUESTS, ""
+        if refused := self._refused_for(one):
+            return refused, ""
         too_large = oversize(one.name, one.need, self._resources, self._level)
         if too_large is not None:
             return LARGER_THAN_LEVEL, too_large.resource
         return cause(self._decision, self._demand, self._usage, self._resources)
+
+    def _refused_for(self, one: WaitingObject) -> str:
+        """Return why the API server refuses the object's pods whatever its queue gets; empty if it does not."""
+        if f"{one.kind} {one.name}" in self._refused:
+            return PODS_WITHOUT_REQUESTS
+        return PRIORITY_CLASS_MISSING if self._lacks_class and isinstance(one.of, Owner) else ""
 
     def event(self, one: WaitingObject, place: int, count: int, *, ordered: bool, start: StartForecast | None, wall: float) -> WorkEvent:
         reason, resource = self.cause(one)
@@ -229,6 +237,8 @@ class _QueueSentence:
                 "The namespace's quota refuses them: each container needs requests for cpu and memory. Add requests, or a LimitRange with "
                 "defaultRequest for both (type Container)."
             )
+        elif reason == PRIORITY_CLASS_MISSING:
+            why = "The API server refuses them: the queue's condition Enforced says which PriorityClass an administrator has to put back."
         elif reason == LARGER_THAN_LEVEL:
             too_large = oversize(one.name, one.need, self._resources, self._level)
             assert too_large is not None  # noqa: S101  the reason says so
