@@ -78,7 +78,7 @@ def test_doctor_finds_a_sound_installation_and_names_what_is_taken_away(site: Li
     found = asked(site, "doctor")
     assert {one["check"]: one["ok"] for one in found} == {
         "version": True, "rights": True, "definitions": True, "classes": True, "policies": True, "lease": True, "queues": True,
-        "tried pod": True,
+        "pools": True, "tried pod": True,
     }, found  # fmt: skip
     site.admin("patch", "crd", "latencyqueues.fairburst.dev", "--type=json", "-p", json.dumps([
         {"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/weight/maximum", "value": 7}
