@@ -10,7 +10,8 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -184,6 +185,21 @@ class Cluster:
         if done.returncode != 0:
             raise ClusterError(f"`{shown}` ended with {done.returncode} (cluster {self.name}):\n{done.stderr.strip()}")
         return done.stdout
+
+    @contextmanager
+    def forwarded(self, target: str, port: int, namespace: str) -> Iterator[int]:
+        """Forward a free port of this machine to a port of the target, such as `service/name`, until the end of the block; yield it."""
+        command = [str(self._kubectl), "--kubeconfig", str(self.kubeconfig), "port-forward", "-n", namespace, target, f":{port}"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+            try:
+                said = running.stdout.readline() if running.stdout is not None else ""
+                found = re.search(r"127\.0\.0\.1:(\d+) ->", said)
+                if found is None:
+                    running.terminate()
+                    raise ClusterError(f"`{' '.join(command)}` forwards nothing: {said}{running.communicate(timeout=20)[1]}")
+                yield int(found[1])
+            finally:
+                running.terminate()
 
     def add_nodes(
         self,

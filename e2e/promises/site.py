@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -89,6 +90,11 @@ class Site:
     def metrics(self, pod: str) -> dict[str, float]:
         """Return every sample of one replica, through the API server, named as by `samples_by_name`."""
         return samples_by_name(self.cluster.kubectl("get", "--raw", f"/api/v1/namespaces/{HOME}/pods/{pod}:9090/proxy/metrics"))
+
+    def megabytes(self, pod: str, figure: str = "VmRSS") -> float:
+        """Return the resident memory of a pod's Python process, now or at most (VmHWM), in millions of bytes."""
+        status = self.cluster.kubectl("exec", pod, "-n", HOME, "--", "python", "-c", "print(open('/proc/1/status').read())")
+        return int(dict(re.findall(r"(\w+):\s+(\d+) kB", status))[figure]) * 1024 / 1e6
 
     # Sizes
 

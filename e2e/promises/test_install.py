@@ -58,7 +58,7 @@ def test_from_install_to_the_first_class_and_back(bare: Site, namespaces: Callab
     assert "warning" not in said.lower(), "the namespace warns of what the restricted standard forbids"
     bare.rolled_out()
     assert re.search(r"Phase:\s+Succeeded", bare.helm.run("test", RELEASE, namespace=HOME))
-    memory = {name: resident_megabytes(bare, name) for name in bare.operators()}
+    memory = {name: bare.megabytes(name) for name in bare.operators()}
     print(f"idle replicas, resident MB: {memory}")
     assert len(memory) == 2
     assert max(memory.values()) <= IDLE_MEGABYTES
@@ -72,9 +72,3 @@ def test_from_install_to_the_first_class_and_back(bare: Site, namespaces: Callab
     until(lambda: ours(bare) == kept, PATIENCE_SECONDS, "all but the CRDs to go")
     assert bare.get("thrq", batch, batch), "queues are kept with their CRDs"
     assert not bare.list("resourcequota", batch)
-
-
-def resident_megabytes(site: Site, name: str) -> float:
-    """Return VmRSS of the operator's process, in millions of bytes."""
-    status = site.cluster.kubectl("exec", name, "-n", HOME, "--", "python", "-c", "print(open('/proc/1/status').read())")
-    return int(dict(re.findall(r"(\w+):\s+(\d+) kB", status))["VmRSS"]) * 1024 / 1e6

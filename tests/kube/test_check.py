@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -15,9 +15,10 @@ from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, Forbidden, NotFound
 from fairburst.kube.install.check import Finding, check_installation
 from fairburst.kube.install.manifests import Subject, all_manifests
-from tests.support.objects import World, latency_spec
+from tests.support.objects import World, latency_spec, stored_queue
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/fairburst-system/leases/fairburst-default"
+LEASES = "/apis/coordination.k8s.io/v1/leases"
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/latencyqueues.fairburst.dev"
 Answer = dict[str, Any] | Exception
 KINDS = {
@@ -42,7 +43,8 @@ class Installation:
             "/version": {"major": "1", "minor": "37", "gitVersion": "v1.37.1"},
             f"{group}/latencyqueues": {"items": self.queues},
             f"{group}/throughputqueues": {"items": []},
-            LEASE: {"spec": {"holderIdentity": "one", "renewTime": at(time.time() - 2), "leaseDurationSeconds": 15}},
+            LEASE: {"spec": lease_spec("one", 2)},
+            LEASES: {"items": []},
         }
         for manifest in all_manifests(config, Subject()):
             if manifest["kind"] in KINDS:
@@ -54,6 +56,8 @@ class Installation:
         self.clock = 0.0
 
     async def get_json(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
+        if path == LEASES:
+            assert params == {"fieldSelector": "metadata.name=fairburst-gpu"}, "the API server finds the Lease among those of all nodes"
         answer = self.answers.get(path, NotFound(404, "NotFound", f"GET {path}"))
         if isinstance(answer, Exception):
             raise answer
@@ -83,7 +87,7 @@ NO = Forbidden(403, "Forbidden", "leases")
 async def test_a_sound_installation_is_called_so() -> None:
     found = await findings(Installation(CONFIG), CONFIG)
     assert {name: one.ok for name, one in found.items()} == dict.fromkeys(
-        ("version", "rights", "definitions", "classes", "policies", "lease", "queues", "tried pod"), True
+        ("version", "rights", "definitions", "classes", "policies", "lease", "queues", "pools", "tried pod"), True
     ), found
 
 
@@ -105,7 +109,7 @@ def no_status(site: Installation) -> None:
 
 
 def stale(site: Installation) -> None:
-    site.answers[LEASE] = {"spec": {"holderIdentity": "one", "renewTime": at(time.time() - 60), "leaseDurationSeconds": 15}}
+    site.answers[LEASE] = {"spec": lease_spec("one", 60)}
 
 
 def refused_pod(message: str) -> Any:
@@ -130,7 +134,7 @@ HARD = "/apis/scheduling.k8s.io/v1/priorityclasses/fairburst-hard"
         pytest.param(without(HARD), "classes", False, "fairburst-hard missing", id="no class"),
         pytest.param(without(LEASE), "lease", False, "no operator leads, and none has", id="no lease"),
         pytest.param(changed(LEASE, spec={"holderIdentity": ""}), "lease", False, "no operator runs", id="released lease"),
-        pytest.param(stale, "lease", False, "one renewed it 6", id="stale lease"),
+        pytest.param(stale, "lease", False, "one renewed the Lease 6", id="stale lease"),
         pytest.param(no_status, "queues", False, "1 of 1 queues have no decision on their present spec: serving/lq", id="undecided"),
         pytest.param(no_status, "tried pod", None, "no queue has a namespace in which a pod could be tried", id="no pod to try"),
         pytest.param(given("priority_class", None), "tried pod", False, "the policies are not in force", id="no priority"),
@@ -157,3 +161,47 @@ async def test_policies_that_the_cluster_does_not_serve_are_missing_and_the_webh
     assert (await findings(site, CONFIG))["policies"].ok is False
     webhook = parse_config("webhook: {enabled: true}")
     assert (await findings(site, webhook))["policies"].ok is True
+
+
+def of_another_pool(decided: bool) -> dict[str, Any]:
+    status = {"observedGeneration": 1} if decided else {}
+    return stored_queue("ThroughputQueue", "vision", "train", {"pool": "gpu"}, status=status)
+
+
+def lease_spec(holder: str, ago: float) -> dict[str, Any]:
+    return {"holderIdentity": holder, "renewTime": at(time.time() - ago), "leaseDurationSeconds": 15}
+
+
+def gpu_lease(ago: float, holder: str = "two") -> Callable[[], Answer]:
+    """Return what makes the answer when the test begins, so that the ages hold."""
+    return lambda: {"items": [{"metadata": {"namespace": "gpus", "name": "fairburst-gpu"}, "spec": lease_spec(holder, ago)}]}
+
+
+@pytest.mark.parametrize(
+    ("leases", "decided", "ok", "words"),
+    [
+        pytest.param(
+            lambda: {"items": []}, False, False, "pool gpu (vision/train): no operator has decided on them", id="never had an operator"
+        ),
+        pytest.param(lambda: NO, False, False, "pool gpu (vision/train): no operator has decided on them", id="leases may not be read"),
+        pytest.param(gpu_lease(60), True, False, "pool gpu (vision/train): two renewed Lease gpus/fairburst-gpu 6", id="gone"),
+        pytest.param(gpu_lease(2, ""), True, False, "pool gpu (vision/train): Lease gpus/fairburst-gpu has no holder", id="ended"),
+        pytest.param(
+            lambda: {"items": []}, True, None, "pool gpu (vision/train): no Lease has the name fairburst-gpu", id="no Lease of that name"
+        ),
+        pytest.param(lambda: NO, True, None, "pool gpu (vision/train): its Lease may not be read", id="decided, leases may not be read"),
+        pytest.param(gpu_lease(2), False, True, "each pool that a queue names has an operator: default, gpu", id="it runs"),
+    ],
+)
+async def test_queues_of_a_pool_without_an_operator_are_named_with_what_mends_it(
+    leases: Callable[[], Answer], decided: bool, ok: bool | None, words: str
+) -> None:
+    site = Installation(CONFIG)
+    site.answers["/apis/fairburst.dev/v1alpha1/throughputqueues"] = {"items": [of_another_pool(decided)]}
+    site.answers[LEASES] = leases()
+    found = (await findings(site, CONFIG))["pools"]
+    assert (found.ok, words in found.message) == (ok, True), found
+    if ok is not True:
+        assert "kubectl get throughputqueue train -n vision -o yaml" in found.mend
+        assert "pool: default" in found.mend
+        assert "config.pool.name=gpu" in found.mend

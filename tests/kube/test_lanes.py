@@ -183,17 +183,38 @@ def test_a_restarted_operator_keeps_default_queue_and_lanes_by_the_labels_of_the
     [
         pytest.param({}, {"nightly": 2, "weekly": 1}, id="all labels lost"),
         pytest.param({"fairburst.dev/queue-1": "weekly"}, {"nightly": 2, "weekly": 1}, id="one label lost"),
-        pytest.param({"fairburst.dev/queue-2": "weekly"}, {"nightly": 1, "weekly": 2}, id="a label says otherwise"),
+        pytest.param({"fairburst.dev/queue-2": "weekly"}, {"nightly": 2, "weekly": 1}, id="one label lost, one moved"),
+        pytest.param({"fairburst.dev/queue-1": "nightly", "fairburst.dev/queue-2": "weekly"}, {"nightly": 2, "weekly": 1}, id="swapped"),
+        pytest.param({"fairburst.dev/queue-1": "nightly"}, {"nightly": 2, "weekly": 1}, id="one label names the other queue"),
+        pytest.param({"fairburst.dev/queue-5": "nightly"}, {"nightly": 2, "weekly": 1}, id="another lane"),
+        pytest.param({"fairburst.dev/queue-1": "bursts"}, {"nightly": 2, "weekly": 1}, id="a label names the default queue"),
     ],
 )
-def test_a_restarted_operator_keeps_lanes_by_the_statuses_where_labels_were_removed_by_hand(
+def test_a_restarted_operator_keeps_lanes_by_the_statuses_where_labels_were_edited_by_hand(
     labels: dict[str, str], want: dict[str, int]
 ) -> None:
-    """Otherwise their running pods would count for the default queue, whose burst would be refused."""
+    """Otherwise running pods would count for another queue: the default one, whose burst would be refused, or each other."""
     queues = made(BURSTS, (TQ, "nightly", None), (TQ, "weekly", None))
-    for name, lane in (("nightly", 2), ("weekly", 1)):
-        queues[TQ, "team", name]["status"] = {"podPriority": {"className": f"fairburst-queue-{lane}"}}
+    for key, name in (((LQ, "bursts"), "hard"), ((TQ, "nightly"), "queue-2"), ((TQ, "weekly"), "queue-1")):
+        queues[key[0], "team", key[1]]["status"] = {"podPriority": {"className": f"fairburst-{name}"}}
     assert build(queues, labels).spaces.lanes == {"team": want}
+
+
+def test_a_lane_on_which_label_and_status_agree_is_kept_from_a_status_that_was_not_written_again_yet() -> None:
+    queues = made(BURSTS, (TQ, "nightly", None), (TQ, "weekly", None))
+    for name in ("nightly", "weekly"):
+        queues[TQ, "team", name]["status"] = {"podPriority": {"className": "fairburst-queue-1"}}
+    labels = {"fairburst.dev/queue-1": "weekly", "fairburst.dev/queue-2": "nightly"}
+    assert build(queues, labels).spaces.lanes == {"team": {"nightly": 2, "weekly": 1}}
+
+
+def test_a_running_operator_keeps_the_lanes_that_it_gave_whatever_statuses_say() -> None:
+    queues = made(BURSTS, (TQ, "nightly", None), (TQ, "weekly", None))
+    builder = QueueSetBuilder("default", "fairburst-system")
+    for _ in range(2):
+        builder.lanes.prepare(Spaces(), {"team": {"fairburst.dev/queue-3": "nightly"}}, lambda _: (), assigns=True)
+        assert builder.build(queues, Memory(), frozenset()).spaces.lanes == {"team": {"nightly": 3, "weekly": 1}}
+        queues[TQ, "team", "weekly"]["status"] = {"podPriority": {"className": "fairburst-queue-3"}}
 
 
 @pytest.mark.parametrize("status", [None, [], {"podPriority": "x"}, {"podPriority": {"className": ["fairburst-queue-2"]}}])

@@ -85,7 +85,7 @@ async def test_pods_and_jobs_are_let_go_after_the_policies_were_told_to_hold_no_
     assert api.objects[THROUGHPUT]["elsewhere", "queue"]["status"]["holds"] == "Pods"
     assert api.objects[PODS]["nightly", "waits"]["spec"]["schedulingGates"] == [{"name": "others.example/hold"}]
     assert len(api.objects[PODS]["elsewhere", "waits"]["spec"]["schedulingGates"]) == 2
-    assert [path.rpartition("/")[2] for path in patches] == ["status", "nightly", "waits", "held"]
+    assert [path.rpartition("/")[2] for path in patches] == ["status", "nightly", "waits", "held", "nightly"]
     kept = {name: namespace["metadata"].get("labels") for (_, name), namespace in api.objects[NAMESPACES].items()}
     assert kept == {"nightly": {"team": "a"}, "elsewhere": labels("gpu")}, "the policies of the pool are bound by its labels"
 
@@ -133,6 +133,48 @@ async def test_what_is_refused_is_named_and_all_else_is_undone() -> None:
     assert undone.done == ["gave back jobs c/train", "deleted resourcequotas a/fairburst", "deleted resourcequotas c/fairburst"]
     assert [one.split(":")[0] for one in undone.left] == ["jobs a/train", "resourcequotas b/fairburst"]
     assert all("403 Forbidden" in one for one in undone.left)
+
+
+@pytest.mark.parametrize("lost", ["nothing", "the quota's label", "the namespace's labels"])
+@pytest.mark.parametrize(
+    "refused",
+    [
+        "DELETE /namespaces/a/resourcequotas/fairburst",
+        "PATCH /namespaces/a",
+        "PATCH /namespaces/a/jobs/train",
+        "GET /namespaces/a/jobs",
+        "PATCH /pods/waits",
+        "PATCH /jobs/held",
+        "PATCH /throughputqueues/queue/status",
+        "PATCH /namespaces/a, PATCH /namespaces/a/jobs/train",
+    ],
+)
+@pytest.mark.parametrize("code", [403, 500])
+async def test_a_second_run_finishes_what_the_first_could_not(refused: str, code: int, lost: str) -> None:
+    """Whatever the first was refused: a quota, a namespace's labels, a Job's parallelism, a held pod or Job, or the status of a queue."""
+    async with FakeApi(NAMESPACES, QUOTAS, MAPS, JOBS, PODS, LEASES, THROUGHPUT) as api:
+        api.put(NAMESPACES, {"metadata": {"name": "a", "labels": {"team": "a"} if lost == "the namespace's labels" else labels("default")}})
+        api.put(THROUGHPUT, stored_queue("ThroughputQueue", "a", "queue", {"pool": "default"}, status={"holds": "Pods"}))
+        quota = {"namespace": "a", "name": "fairburst"}
+        api.put(QUOTAS, {"metadata": quota | ({} if lost == "the quota's label" else {"labels": {POOL_LABEL: "default"}})})
+        api.put(PODS, {"metadata": {"namespace": "a", "name": "waits"}, "spec": {"schedulingGates": [{"name": GATE}]}})
+        api.put(JOBS, {"metadata": {"namespace": "a", "name": "held", "annotations": {HELD_ANNOTATION: "true"}}, "spec": {"suspend": True}})
+        resized = {"namespace": "a", "name": "train", "annotations": mark_annotations(Mark(8, 3, 0.0))}
+        api.put(JOBS, {"metadata": resized, "spec": {"parallelism": 3}})
+        async with api.client() as client:
+            for one in refused.split(", "):
+                api.refuse(*one.split(), code)
+            first = await uninstall(client, parse_config(""))
+            api.permit_all()
+            second = await uninstall(client, parse_config(""))
+    assert first.left
+    assert second.left == []
+    assert api.objects[QUOTAS] == {}
+    assert api.objects[NAMESPACES]["", "a"]["metadata"]["labels"] == {"team": "a"}
+    assert api.objects[JOBS]["a", "train"]["spec"]["parallelism"] == 8
+    assert not api.objects[JOBS]["a", "held"]["spec"]["suspend"]
+    assert not api.objects[PODS]["a", "waits"]["spec"].get("schedulingGates")
+    assert "holds" not in api.objects[THROUGHPUT]["a", "queue"]["status"]
 
 
 def test_the_command_says_what_is_left_and_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

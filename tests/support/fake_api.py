@@ -168,6 +168,10 @@ class FakeApi:
         """Answer every such request whose path ends so with `code`."""
         self._refused.append((method, suffix, code, message))
 
+    def permit_all(self) -> None:
+        """End every refusal."""
+        self._refused.clear()
+
     def hold(self, suffix: str) -> None:
         """Answer requests whose path ends so only after `release`; `held` counts those that wait."""
         self._slow = suffix

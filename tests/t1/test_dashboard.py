@@ -9,14 +9,11 @@ import base64
 import json
 import re
 import shutil
-import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from http.client import HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +23,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from e2e.cluster import Cluster
 from tests.support.accounts import account_kubeconfig, service_account
+from tests.support.dashboard import Dashboard
 from tests.support.helm import Helm
 from tests.support.queues import queue
 from tests.support.work import create, namespace, task_job
@@ -38,30 +36,11 @@ CHROMIUM = next((found for name in ("chromium", "google-chrome") if (found := sh
 
 @dataclass(frozen=True)
 class Site:
-    """The dashboard's port, its certificate's authority, and a token for each kind of person."""
+    """The dashboard, and a token for each kind of person."""
 
     cluster: Cluster
-    port: int
-    authority: Path
+    dashboard: Dashboard
     tokens: dict[str, str]
-
-    def get(self, path: str, token: str | None = None) -> tuple[int, str]:
-        """Return status and text, for a client that trusts the authority and nothing else."""
-        with self._asked(path, token) as answer:
-            return answer.status, answer.read().decode()
-
-    def queues(self, token: str) -> set[str]:
-        """Return the queues of the first message of the feed."""
-        with self._asked("/feed", token) as feed:
-            return set(json.loads(feed.readline().removeprefix(b"data: "))["queues"])
-
-    @contextmanager
-    def _asked(self, path: str, token: str | None) -> Iterator[HTTPResponse]:
-        context = ssl.create_default_context(cafile=str(self.authority))
-        connection = HTTPSConnection("localhost", self.port, context=context, timeout=60)
-        connection.request("GET", path, headers={} if token is None else {"Authorization": f"Bearer {token}"})
-        yield connection.getresponse()
-        connection.close()
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +58,7 @@ def site(fresh_cluster: Callable[..., Cluster], tmp_path_factory: pytest.TempPat
     cluster.kubectl("create", "clusterrolebinding", "admin", "--clusterrole=cluster-admin", "--serviceaccount=batch:admin")
     cluster.kubectl("create", "rolebinding", "tenant", "--clusterrole=view", "--serviceaccount=batch:tenant", "-n", "batch")
     with served(cluster, folder) as port:
-        yield Site(cluster, port, folder / "tls" / "ca.crt", tokens)
+        yield Site(cluster, Dashboard(port, folder / "tls" / "ca.crt"), tokens)
 
 
 class served:  # noqa: N801  reads as a statement
@@ -117,42 +96,42 @@ class served:  # noqa: N801  reads as a statement
 
 
 def test_without_a_token_and_with_a_wrong_one_there_is_nothing_to_see(site: Site) -> None:
-    assert site.get("/healthz") == (200, "ok")
-    assert 'name="token"' in site.get("/login")[1]
+    assert site.dashboard.get("/healthz") == (200, "ok")
+    assert 'name="token"' in site.dashboard.get("/login")[1]
     forged = f"{site.tokens['admin'].rpartition('.')[0]}.{site.tokens['tenant'].rpartition('.')[2]}"
     for token in (None, "wrong", forged):
         for path in ("/viewer", "/feed", "/app.js", "/ask/queue/batch/queue", "/ask/what-if?capacity=-50%25"):
-            status, text = site.get(path, token)
+            status, text = site.dashboard.get(path, token)
             assert (status, "batch" in text) == (401, False), (path, token)
 
 
 def test_everyone_sees_the_queues_that_they_may_get(site: Site) -> None:
-    assert site.queues(site.tokens["admin"]) == {"ThroughputQueue/serving/queue", "ThroughputQueue/batch/queue"}
-    assert site.queues(site.tokens["tenant"]) == {"ThroughputQueue/batch/queue"}
-    assert site.queues(site.tokens["stranger"]) == set()
-    assert json.loads(site.get("/viewer", site.tokens["tenant"])[1]) == {"name": "system:serviceaccount:batch:tenant"}
+    assert site.dashboard.queues(site.tokens["admin"]) == {"ThroughputQueue/serving/queue", "ThroughputQueue/batch/queue"}
+    assert site.dashboard.queues(site.tokens["tenant"]) == {"ThroughputQueue/batch/queue"}
+    assert site.dashboard.queues(site.tokens["stranger"]) == set()
+    assert json.loads(site.dashboard.get("/viewer", site.tokens["tenant"])[1]) == {"name": "system:serviceaccount:batch:tenant"}
 
 
 def test_questions_are_answered_by_the_persons_own_rights(site: Site) -> None:
-    assert site.get("/ask/what-if?capacity=-50%25", site.tokens["admin"])[0] == 200
-    status, text = site.get("/ask/queue/batch/queue", site.tokens["tenant"])
+    assert site.dashboard.get("/ask/what-if?capacity=-50%25", site.tokens["admin"])[0] == 200
+    status, text = site.dashboard.get("/ask/queue/batch/queue", site.tokens["tenant"])
     assert (status, json.loads(text)["queue"]) == (200, "batch/queue")
-    status, text = site.get("/ask/job/batch/work", site.tokens["tenant"])
+    status, text = site.dashboard.get("/ask/job/batch/work", site.tokens["tenant"])
     assert status == 200, text
     assert json.loads(text)["eta"] == {"state": "Unknown"}, "which takes the right to read the cluster"
     for path in ("/ask/queue/serving/queue", "/ask/what-if?capacity=-50%25"):
-        status, text = site.get(path, site.tokens["tenant"])
+        status, text = site.dashboard.get(path, site.tokens["tenant"])
         assert status == 400
         assert "may not" in json.loads(text)["error"]
-    assert "may not" in json.loads(site.get("/ask/job/batch/work", site.tokens["stranger"])[1])["error"]
+    assert "may not" in json.loads(site.dashboard.get("/ask/job/batch/work", site.tokens["stranger"])[1])["error"]
 
 
 def test_a_token_ends_with_its_service_account(site: Site) -> None:
     leaver = service_account(site.cluster, "leaver", "batch").credentials.removeprefix("--token=")
-    assert site.get("/viewer", leaver)[0] == 200
+    assert site.dashboard.get("/viewer", leaver)[0] == 200
     site.cluster.kubectl("delete", "serviceaccount", "leaver", "-n", "batch")
     deadline = time.monotonic() + 90
-    while site.get("/viewer", leaver)[0] != 401:
+    while site.dashboard.get("/viewer", leaver)[0] != 401:
         assert time.monotonic() < deadline, "still let in a minute and a half later"
         time.sleep(1)
 
@@ -162,7 +141,7 @@ def test_a_person_logs_in_looks_and_logs_out_in_a_browser(site: Site) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_context(ignore_https_errors=True).new_page()  # as a person who accepts the warning about the certificate
-        page.goto(f"https://localhost:{site.port}/#/queue/ThroughputQueue/batch/queue")
+        page.goto(f"https://localhost:{site.dashboard.port}/#/queue/ThroughputQueue/batch/queue")
         assert Axe().run(page).response["violations"] == []
         log_in(page, "wrong")
         expect(page.get_by_role("alert")).to_contain_text("does not know this token")

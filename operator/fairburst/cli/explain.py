@@ -163,12 +163,13 @@ def of_status(key: tuple[str, str, str], queues: Queues) -> Explanation:
 def of_look(seen: Look, key: tuple[str, str, str]) -> Explanation:
     """Explain a queue of a cluster by a round decided now."""
     from fairburst.cli.queues import amounts_text, condition, waiting  # noqa: PLC0415
+    from fairburst.kube.queues.queue_set import pool_name  # noqa: PLC0415
 
     entry = next((one for one in seen.plan.queue_set.entries if one.key == key), None)
     row = seen.round.row(f"{key[1]}/{key[2]}")
     status = seen.queues[key].get("status") or {}
     if entry is None:
-        pool = (seen.queues[key].get("spec") or {}).get("pool", "default")
+        pool = pool_name(seen.queues[key])
         found = of_status(key, seen.queues)
         if pool == seen.config.pool.name:
             return found  # in Observe mode: the operator decides on it apart, and the status has the result

@@ -90,6 +90,7 @@ def plan(
 async def ask(client: ApiClient, cluster: Cluster, asked: Asked) -> list[QueueChange]:
     """Decide with the changes and without, and return the difference for each queue. Raises CommandError and ApiError."""
     from fairburst.kube.look import decided, read_cluster  # noqa: PLC0415
+    from fairburst.kube.queues.queue_set import pool_name  # noqa: PLC0415
 
     reading = await read_cluster(client, await cluster.settings(client))
     before = await decided(client, reading, reading.queues)
@@ -97,7 +98,7 @@ async def ask(client: ApiClient, cluster: Cluster, asked: Asked) -> list[QueueCh
         return tried(before.round, before.round.snapshot, asked)
     queues, pool = _merged(reading.queues, asked.objects), reading.config.pool.name
     for obj in asked.objects:
-        if (other := (obj.get("spec") or {}).get("pool", "default")) != pool:
+        if (other := pool_name(obj)) != pool:
             raise CommandError(f"{_called(obj)}: expected pool {pool}, whose operator is asked, found {other}", WRONG_ARGUMENTS)
     after = await decided(client, reading, queues)
     problems = {one.key[1:]: one.problem for one in after.plan.queue_set.entries if one.problem is not None}

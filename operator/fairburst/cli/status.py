@@ -82,11 +82,12 @@ def summary(seen: Look, leads: dict[str, Any], now: float) -> dict[str, Any]:
     """Return the screen as data."""
     from fairburst.cli.explain import without_port  # noqa: PLC0415
     from fairburst.cli.queues import condition, summaries, trouble  # noqa: PLC0415
+    from fairburst.kube.queues.queue_set import pool_name  # noqa: PLC0415
     from fairburst.quantity import format_quantity, parse_quantity  # noqa: PLC0415
 
     pool = seen.config.pool.name
     snapshot, result = seen.round.snapshot, seen.round.result
-    queues = {key: obj for key, obj in seen.queues.items() if (obj.get("spec") or {}).get("pool", "default") == pool}
+    queues = {key: obj for key, obj in seen.queues.items() if pool_name(obj) == pool}
     listed = summaries(queues, now)
     capacity = [
         {

@@ -9,7 +9,7 @@ from fairburst.config.document import to_markdown
 from fairburst.config.group import natural_units
 from fairburst.config.load import ConfigError, load_config, parse_config
 from fairburst.config.process import ExtenderConfig, RecordingConfig, RoundConfig
-from fairburst.config.settings import Config, keys
+from fairburst.config.settings import Config, keys, usual_lease_name
 
 __all__ = [
     "Config",
@@ -23,4 +23,5 @@ __all__ = [
     "natural_units",
     "parse_config",
     "to_markdown",
+    "usual_lease_name",
 ]

@@ -25,6 +25,11 @@ from fairburst.config.process import (
 from fairburst.policy.model import PolicyConfig
 
 
+def usual_lease_name(pool: str) -> str:
+    """Return the name of the Lease of a pool's operator whose configuration names no other one."""
+    return f"fairburst-{pool}"
+
+
 class Config(Group):
     """All settings of the operator."""
 
@@ -77,7 +82,7 @@ class Config(Group):
     @property
     def lease_name(self) -> str:
         """The name of the Lease whose holder writes."""
-        return self.leader_election.lease_name or f"fairburst-{self.pool.name}"
+        return self.leader_election.lease_name or usual_lease_name(self.pool.name)
 
     def policy(self) -> PolicyConfig:
         """Return the settings that the decision core reads."""

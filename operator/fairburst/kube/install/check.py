@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from fairburst.config import Config
+from fairburst.config import Config, usual_lease_name
 from fairburst.kube.api.client import ApiClient, JsonObject
 from fairburst.kube.api.errors import ApiError, Forbidden, Invalid, NotFound, Unauthorized, Unavailable
 from fairburst.kube.install.crd import all_crds
@@ -22,7 +22,8 @@ from fairburst.kube.install.mutating_policies import policies
 from fairburst.kube.install.tenant_rules import tenant_policies
 from fairburst.kube.modes.registry import mode_of
 from fairburst.kube.names import GROUP
-from fairburst.kube.queues.listing import Queues, read_queues
+from fairburst.kube.queues.listing import Queues, is_decided, read_queues
+from fairburst.kube.queues.queue_set import ObjectKey, pool_name
 
 OLDEST_MINOR = 30
 LARGEST_CLOCK_DIFFERENCE_SECONDS = 5.0
@@ -66,6 +67,7 @@ async def check_installation(client: ApiClient, config: Config) -> list[Finding]
         _policies,
         _lease,
         _queues,
+        _pools,
         _tried_pod,
     ]
     return [version, *await asyncio.gather(*(_contained(check, client, config) for check in checks))]
@@ -186,31 +188,89 @@ async def _lease(client: ApiClient, config: Config) -> Finding:
     except NotFound:
         missing = f"no Lease {config.namespace}/{config.lease_name}: no operator leads, and none has since the last uninstall"
         return Finding("lease", False, missing, look)
+    if problem := _without_leader(spec, "the Lease"):
+        return Finding("lease", False, problem, look)
+    return Finding("lease", True, f"{spec['holderIdentity']} renewed it {max(0.0, _age(spec)):.0f} s ago")
+
+
+def _age(spec: Mapping[str, Any]) -> float:
+    """Return the seconds since a Lease was renewed."""
+    return time.time() - datetime.fromisoformat(spec["renewTime"]).timestamp()
+
+
+def _without_leader(spec: Mapping[str, Any], lease: str) -> str:
+    """Return why the holder of a Lease does not lead; empty if it does. `lease`: what the sentence calls it."""
     if not spec.get("holderIdentity"):
-        return Finding("lease", False, "the Lease has no holder: no operator runs", look)
-    age = time.time() - datetime.fromisoformat(spec["renewTime"]).timestamp()
-    if age > float(spec.get("leaseDurationSeconds") or 15):
-        return Finding("lease", False, f"{spec['holderIdentity']} renewed it {age:.0f} s ago: the operator hangs or is gone", look)
-    return Finding("lease", True, f"{spec['holderIdentity']} renewed it {max(0.0, age):.0f} s ago")
+        return f"{lease} has no holder: no operator runs"
+    if (age := _age(spec)) > float(spec.get("leaseDurationSeconds") or 15):
+        return f"{spec['holderIdentity']} renewed {lease} {age:.0f} s ago: the operator hangs or is gone"
+    return ""
 
 
 async def _queues(client: ApiClient, config: Config) -> Finding:
     """Report the queues that no operator has decided on since they changed."""
     mine = _of_pool(await read_queues(client), config)
-    late = [
-        f"{key[1]}/{key[2]}"
-        for key, obj in mine.items()
-        if (obj.get("status") or {}).get("observedGeneration") != obj["metadata"].get("generation")
-    ]
+    late = [f"{key[1]}/{key[2]}" for key, obj in mine.items() if not is_decided(obj)]
     if late:
-        shown = ", ".join(late[:3]) + (f" and {len(late) - 3} more" if len(late) > 3 else "")
         look = f"kubectl -n {config.namespace} logs deployment/fairburst"
-        return Finding("queues", False, f"{len(late)} of {len(mine)} queues have no decision on their present spec: {shown}", look)
+        return Finding("queues", False, f"{len(late)} of {len(mine)} queues have no decision on their present spec: {_shown(late)}", look)
     return Finding("queues", True, f"{len(mine)} queues in pool {config.pool.name}, all decided on")
 
 
 def _of_pool(queues: Queues, config: Config) -> Queues:
-    return {key: obj for key, obj in queues.items() if (obj.get("spec") or {}).get("pool", "default") == config.pool.name}
+    return {key: obj for key, obj in queues.items() if pool_name(obj) == config.pool.name}
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+async def _pools(client: ApiClient, config: Config) -> Finding:
+    """Report the queues that name a pool for which no operator runs: nothing limits or promises their work."""
+    queues, pool = await read_queues(client), config.pool.name
+    named = dict[str, Queues]()
+    for key, obj in queues.items():
+        if (other := pool_name(obj)) != pool:
+            named[other] = {**named.get(other, {}), key: obj}
+    absences = [(other, *await _without_operator(client, other, named[other])) for other in sorted(named)]
+    found = sorted((one for one in absences if one[2]), key=lambda one: not one[1])  # the advice is on the first, which is sure if any is
+    if not found:
+        return Finding("pools", True, f"each pool that a queue names has an operator: {', '.join([pool, *sorted(named)])}")
+    message = "; ".join(f"pool {other} ({_shown([f'{one[1]}/{one[2]}' for one in named[other]])}): {why}" for other, _, why in found)
+    ok = False if any(is_sure for _, is_sure, _ in found) else None
+    return Finding("pools", ok, message, _mend_pool(next(iter(named[found[0][0]])), found[0][0], pool))
+
+
+async def _without_operator(client: ApiClient, pool: str, named: Queues) -> tuple[bool, str]:
+    """Return whether it is sure that no operator of the pool runs, and why one may be missing; empty if one runs.
+
+    An operator can have a Lease of another name, or none. Then only a queue without a decision shows that it is missing.
+    """
+    name = usual_lease_name(pool)
+    try:
+        leases = (await client.get_json("/apis/coordination.k8s.io/v1/leases", {"fieldSelector": f"metadata.name={name}"}))["items"]
+        unknown = f"no Lease has the name {name}, so it is not known whether its operator runs"
+    except Forbidden as error:
+        if error.unknown_user:
+            raise
+        leases, unknown = [], "its Lease may not be read, so it is not known whether its operator runs"
+    problems = [_without_leader(one.get("spec") or {}, f"Lease {one['metadata']['namespace']}/{name}") for one in leases]
+    if problems:
+        return True, "" if "" in problems else problems[0]
+    if not all(map(is_decided, named.values())):
+        return True, "no operator has decided on them"
+    return False, unknown
+
+
+def _mend_pool(key: ObjectKey, pool: str, ours: str) -> str:
+    """Return what gives a queue an operator: another pool, for which the queue is created again, or an operator of its pool."""
+    kind, namespace, name = key
+    return (
+        f"if the name is wrong, create the queue again, because its pool cannot change: kubectl get {kind.lower()} {name} -n {namespace} "
+        f"-o yaml > queue.yaml; set `pool: {ours}` in its spec; kubectl replace --force -f queue.yaml. If it is right, start the pool's "
+        f"operator: helm install fairburst-{pool} charts/fairburst -n fairburst-{pool} --create-namespace --set crds.install=false "
+        f"--set priorityClasses.install=false --set config.pool.name={pool}"
+    )
 
 
 async def _tried_pod(client: ApiClient, config: Config) -> Finding:

@@ -19,7 +19,7 @@ from fairburst.kube.api.errors import ApiError, NotFound
 from fairburst.kube.api.informer import PAGE_SIZE
 from fairburst.kube.api.objects import Object, Pod
 from fairburst.kube.enforce.gate import ungate_patch
-from fairburst.kube.enforce.namespace_labels import UNMANAGED
+from fairburst.kube.enforce.namespace_labels import UNMANAGED, Labels
 from fairburst.kube.enforce.suspend import JobStart, unheld_starts
 from fairburst.kube.names import GROUP, HELD_ANNOTATION, MANAGED_LABEL, NAMESPACE_LABELS, PLURALS, POOL_LABEL, VERSION
 from fairburst.kube.queues.job_annotations import FIELD_MANAGER
@@ -59,17 +59,28 @@ class Undone:
         if verb:
             self.done.append(f"{verb} {what}")
 
+    def refused(self, what: str) -> bool:
+        """Return whether the object, called as in `step`, was left."""
+        return any(one.startswith(f"{what}: ") for one in self.left)
+
+    def unfinished(self, namespace: str) -> bool:
+        """Return whether the namespace's labels, or an object in it, were left."""
+        names = (one.partition(": ")[0].partition(" ")[2] for one in self.left)
+        return any(name.partition("/")[0] == namespace for name in names)
+
 
 async def release(client: ApiClient, pool: str, report: Undone) -> frozenset[str]:
-    """Release everything; return the namespaces that were the pool's. A missing object is no error. Raises ApiError if a collection cannot
-    be listed."""
+    """Release everything; return the pool's namespaces, which keep its label until `disclaim`.
+
+    A missing object is no error. Raises ApiError if a collection cannot be listed.
+    """
     queues = [queue for kind in PLURALS for queue in await _queues(client, kind)]
     holding = [queue for queue in queues if pool_name(queue) == pool and (queue.get("status") or {}).get("holds")]
     for queue in holding:
         await _hold_nothing(client, queue, report)
     found = await client.get_json("/api/v1/namespaces")
     managed = _of_pool(found["items"], queues, pool)
-    await _each(managed, lambda name: _unlabel(client, name, report))
+    await claim(client, managed, pool, report)
     if holding:
         await asyncio.sleep(SETTLES_SECONDS)
     elsewhere = {queue["metadata"]["namespace"] for queue in queues if pool_name(queue) != pool} - managed
@@ -114,10 +125,26 @@ async def _hold_nothing(client: ApiClient, queue: Mapping[str, Any], report: Und
         await client.merge_patch(path, {"status": {"holds": None}})
 
 
-async def _unlabel(client: ApiClient, name: str, report: Undone) -> None:
-    """Remove the operator's labels. They bind the admission policies, also those that hold new work."""
-    async with report.step("", f"namespaces {name}"):
-        await client.merge_patch(f"/api/v1/namespaces/{name}", {"metadata": {"labels": dict(UNMANAGED)}})
+async def claim(client: ApiClient, namespaces: Iterable[str], pool: str, report: Undone) -> None:
+    """Leave only the pool's label of the operator's labels, and set it where it was lost.
+
+    The others bind the admission policies, also those that hold new work. By the pool's a further run finds the namespace, if this one
+    cannot undo everything there.
+    """
+    await _label(client, namespaces, {**UNMANAGED, POOL_LABEL: pool}, report)
+
+
+async def disclaim(client: ApiClient, namespaces: Iterable[str], report: Undone) -> None:
+    """Remove the operator's labels from the namespaces in which nothing is left."""
+    await _label(client, [name for name in namespaces if not report.unfinished(name)], UNMANAGED, report)
+
+
+async def _label(client: ApiClient, namespaces: Iterable[str], labels: Labels, report: Undone) -> None:
+    async def one(name: str) -> None:
+        async with report.step("", f"namespaces {name}"):
+            await client.merge_patch(f"/api/v1/namespaces/{name}", {"metadata": {"labels": dict(labels)}})
+
+    await _each(namespaces, one)
 
 
 async def _noted(client: ApiClient) -> list[Suspendable]:

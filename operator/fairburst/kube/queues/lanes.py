@@ -27,6 +27,7 @@ class Lanes:
         self._assigns = True
         self._busy: Callable[[str], Collection[int]] = lambda _: ()
         self._known: dict[str, dict[str, int]] = {}
+        self._by_labels: dict[str, dict[str, int]] = {}  # of namespaces without a known lane, until `recall` has compared the statuses
         self.spaces = UNDIVIDED
 
     def prepare(
@@ -34,7 +35,8 @@ class Lanes:
     ) -> None:
         """Read the lanes that were given before.
 
-        `assigns`: further queues get lanes. Those that an earlier process gave are in the `labels` of the namespaces; known ones win.
+        `assigns`: further queues get lanes. Those that an earlier process gave are in the `labels` of the namespaces and in the statuses
+        of the queues, which `recall` reads; known ones win.
         `busy` returns the lanes of a namespace in which pods still live. Without `assigns` exactly the `present` lanes hold: another
         decision gives them.
         """
@@ -46,20 +48,29 @@ class Lanes:
             if namespace not in self._known:
                 found = {queue: lane for lane, label in LANE_LABELS.items() if (queue := present_labels.get(label))}
                 if found:
-                    self._known[namespace] = found
+                    self._by_labels[namespace] = found
 
     def recall(self, queues: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
-        """Read from the `queues` (namespace, name, object) the lanes that no label tells. Their statuses name the classes of their pods.
+        """Compare the lanes that labels tell with the statuses of the `queues` (namespace, name, object), which name their pods' classes.
 
-        The labels may have been removed by hand while no operator ran. With another lane, a queue's running pods would count for the
-        default queue.
+        Labels may have been edited by hand while no operator ran. With another lane, a queue's running pods would count for another
+        queue. So a status wins over a label that disagrees with it. Where the two agree, no other status takes the lane: that one was
+        not written again yet.
         """
         if not self._assigns:
             return
+        classes: dict[str, dict[str, str]] = {}
         for namespace, name, obj in sorted(queues, key=lambda one: one[:2]):
-            lane, known = _lane_of_status(obj), self._known.get(namespace, {})
-            if lane is not None and name not in known and lane not in known.values():
-                self._known[namespace] = {**known, name: lane}
+            if (class_name := _class_of_status(obj)) is not None:
+                classes.setdefault(namespace, {})[name] = class_name
+        for namespace in self._by_labels.keys() | classes.keys():
+            named, labelled = classes.get(namespace, {}), self._by_labels.get(namespace, {})
+            told = {queue: LANE_OF_CLASS[class_name] for queue, class_name in named.items() if class_name in LANE_OF_CLASS}
+            agreed = {queue: lane for queue, lane in labelled.items() if told.get(queue) == lane}
+            unsaid = {queue: lane for queue, lane in labelled.items() if queue not in named}
+            if found := _united(self._known.get(namespace, {}), agreed, told, unsaid):
+                self._known[namespace] = found
+        self._by_labels = {}
 
     def has(self, namespace: str, queue: str) -> bool:
         """Return whether the queue has a lane, so that it is not the default queue."""
@@ -77,12 +88,22 @@ class Lanes:
             self.spaces = Spaces(self._known) if self._known else UNDIVIDED
 
 
-def _lane_of_status(queue: Mapping[str, Any]) -> int | None:
-    """Return the lane of the class that a queue's status names; None if it names none."""
+def _class_of_status(queue: Mapping[str, Any]) -> str | None:
+    """Return the class of a queue's pods that its status names; None if it names none."""
     status = queue.get("status")
     priority = status.get("podPriority") if isinstance(status, Mapping) else None
     name = priority.get("className") if isinstance(priority, Mapping) else None
-    return LANE_OF_CLASS.get(name) if isinstance(name, str) else None
+    return name if isinstance(name, str) else None
+
+
+def _united(*sources: Mapping[str, int]) -> dict[str, int]:
+    """Return the lanes of all sources. Of two that contradict each other the first one counts."""
+    found = dict[str, int]()
+    for lanes in sources:
+        for queue, lane in lanes.items():
+            if queue not in found and lane not in found.values():
+                found[queue] = lane
+    return found
 
 
 def lanes_for(queues: Iterable[str], known: Mapping[str, int], busy: Collection[int]) -> dict[str, int]:

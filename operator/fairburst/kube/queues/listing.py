@@ -14,6 +14,11 @@ PAGE_SIZE = 500
 Queues = Mapping[tuple[str, str, str], Mapping[str, Any]]  # by kind, namespace, name
 
 
+def is_decided(queue: Mapping[str, Any]) -> bool:
+    """Return whether an operator has decided on the queue's present spec."""
+    return bool((queue.get("status") or {}).get("observedGeneration") == queue["metadata"].get("generation"))
+
+
 async def read_queues(client: ApiClient, namespace: str | None = None) -> Queues:
     """Return the queue objects of all namespaces, or of one. Raises ApiError; NotFound if the kinds are not installed."""
     lists = await asyncio.gather(*(_queues_of(client, kind, namespace) for kind in PLURALS))
