@@ -80,8 +80,9 @@ class Scenario:
         self.config = parse_config(f"namespace: {OWN_NAMESPACE}\n{debounce}{declared if self.declared else ''}{reserve}")
 
     def _divide(self, source: random.Random, capacity: int) -> None:
-        """Give a namespace further queues."""
-        where = source.choice(self.tenants)
+        """Give a namespace further queues: more often one of batch work, whose default queue may keep a reserve beside them."""
+        batch = [tenant for tenant in self.tenants if tenant.collection == THROUGHPUT_QUEUES]
+        where = source.choice(batch if source.random() < 0.7 else self.tenants)
         for name in FURTHER_QUEUES[: source.randint(1, len(FURTHER_QUEUES))]:
             with self._drawing_from(source):
                 tenant = self._throughput(where.namespace, capacity)

@@ -24,7 +24,7 @@ def doctor(
     config: OperatorConfig = None,
     system_namespace: SystemNamespace = SYSTEM_NAMESPACE,
 ) -> int:
-    """Check rights, versions, policies, operators of pools, and the clock, and name what mends each finding; exit status 1 if one is wrong."""
+    """Check rights, versions, policies, each pool's operator and clock, and name what mends each finding; exit status 1 if one is wrong."""
     cluster = Cluster(kubeconfig, context, config, system_namespace)
     findings = cluster.ask(lambda client: _ask(client, cluster))
     if is_data(output):
