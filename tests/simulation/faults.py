@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.simulation.api_server import ApiServer
 from tests.simulation.connection import Faults
+from tests.simulation.damage import Damage
 from tests.simulation.fault import Fault
 from tests.simulation.object_faults import ObjectFaults
 from tests.simulation.replica import Replica
@@ -23,12 +24,13 @@ Chosen = Callable[["FaultPlan"], list["Fault"]]
 
 
 class FaultPlan:
-    """The faults of one run: drawn from the seed, or `chosen`."""
+    """The faults of one run: drawn from the seed, or `chosen`. `damage`: draws some for a choice."""
 
     def __init__(
         self, server: ApiServer, replicas: list[Replica], scenario: Scenario, source: random.Random, chosen: Chosen | None = None
     ) -> None:
         self._server, self._replicas, self._scenario, self._source = server, replicas, scenario, source
+        self.damage = Damage(server, scenario, source)
         self._tasks: set[asyncio.Task[None]] = set()
         drawn = [self._draw() for _ in range(source.randint(3, 8))] + self._of_objects() if chosen is None else chosen(self)
         self.faults = sorted(drawn, key=lambda fault: fault.at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 import subprocess
@@ -22,6 +23,8 @@ from fairburst.kube.views.status_plan import StatusPlanner
 from fairburst.policy import division
 from tests.simulation import fuzz as fuzzing
 from tests.simulation import run as running
+from tests.simulation.fault import Fault
+from tests.simulation.faults import Chosen, FaultPlan
 from tests.simulation.fuzz import fuzz
 from tests.simulation.results import Results
 from tests.simulation.run import simulate
@@ -38,13 +41,18 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
-def first_broken(seeds: Iterable[int]) -> str:
+def first_broken(seeds: Iterable[int], chosen: Chosen | None = None) -> str:
     """Return what broke in the first of these seeds in which an invariant broke, or an empty string."""
     logging.disable(logging.CRITICAL)
     try:
-        return next(("; ".join(result.broken) for seed in seeds if (result := simulate(seed)).broken), "")
+        return next(("; ".join(result.broken) for seed in seeds if (result := simulate(seed, chosen=chosen)).broken), "")
     finally:
         logging.disable(logging.NOTSET)
+
+
+def damage(plan: FaultPlan, name: str) -> Fault:
+    """Draw damage whose name begins so, after the cluster's first minute."""
+    return next(fault for _ in itertools.count() if (fault := plan.damage.draw(60.0)).name.startswith(name))
 
 
 @pytest.fixture(scope="module")
@@ -132,12 +140,13 @@ def test_an_operator_that_leaves_its_memory_damaged_is_found_out(monkeypatch: py
         pass
 
     monkeypatch.setattr(Memories, "_restore", leave)
-    assert "the memory is damaged" in first_broken((3, 33, 42))  # runs in which it was damaged while a process knew it
+    assert "the memory is damaged" in first_broken((1, 2, 3), lambda plan: [damage(plan, "memory corrupt")])
 
 
 def test_an_operator_that_keeps_unreadable_statuses_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StatusPlanner, "_is_readable", lambda self, entry, current: True)
-    assert re.search("accounting lost|promise lost", first_broken((22, 43)))  # runs in which a status was scrambled
+    broken = first_broken((1, 2, 3), lambda plan: [damage(plan, "status of burst-0/queue scrambled"), plan._both_killed(70.0)])
+    assert re.search("accounting lost|promise lost", broken)
 
 
 def test_an_informer_that_misses_deletions_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
