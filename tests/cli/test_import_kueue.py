@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from benchmarks.peers.binaries import module_source
 from fairburst.cli.import_kueue import translate
 from fairburst.cli.main import main
 from fairburst.kube.queues.objects import parse_queue
@@ -79,14 +80,47 @@ def test_what_is_shared_is_divided_and_what_is_lost_is_said() -> None:
         local_queue("lost", "nowhere"),
         {"kind": "Cohort", "metadata": {"name": "x"}},
     ])  # fmt: skip
-    assert {one["metadata"]["namespace"]: one["spec"]["weight"] for one in found.queues} == {"one": 2, "two": 1}
+    assert {tuple(one["metadata"].values()): one["spec"]["weight"] for one in found.queues} == {
+        ("local", "one"): 1, ("second", "one"): 1, ("local", "two"): 1,
+    }  # fmt: skip
     told = "\n".join(found.lost)
     for words in (
         "LocalQueue lost/local: its ClusterQueue nowhere is not among the manifests", "ClusterQueue unused: no LocalQueue uses it",
-        "ClusterQueue a: 3 LocalQueues share it", "namespace one: 2 LocalQueues become one queue", "StrictFIFO", "admission checks",
+        "ClusterQueue a: 3 LocalQueues share it", "namespace one: the label fairburst.dev/queue", "StrictFIFO", "admission checks",
         "priorities within a queue", "fairSharing.weight 2", "nominal quotas as guarantees", "cohorts: in one pool", "Cohort: x",
     ):  # fmt: skip
         assert words in told
+
+
+def test_a_namespace_keeps_the_queues_that_it_can_have_and_the_first_gets_the_parts_of_the_others() -> None:
+    names = [f"queue-{number:02}" for number in range(12)]
+    found = translate([cluster_queue("a", {"cpu": "60"}, cohort="x"), *(local_queue("team", "a", name) for name in reversed(names))])
+    assert [one["metadata"]["name"] for one in found.queues] == names[:9]
+    assert [one["spec"]["weight"] for one in found.queues] == [4, *[1] * 8]
+    assert "namespace team: at most 9 queues; queue-00 gets the parts of queue-09, queue-10, queue-11" in found.lost
+    assert any(line.endswith("pods without it are of queue-00") for line in found.lost)
+
+
+def test_files_without_queues_are_left_out_beside_files_with_some(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "job.yaml").write_text("kind: Job\nmetadata: {name: work}")
+    (tmp_path / "queues.yaml").write_text(yaml.safe_dump_all([cluster_queue("a", {"cpu": "60"}), local_queue("one", "a")]))
+    assert main(["import", "kueue", str(tmp_path / "job.yaml"), str(tmp_path / "queues.yaml")]) == 0
+    assert [one["metadata"] for one in yaml.safe_load_all(capsys.readouterr().out)] == [{"name": "local", "namespace": "one"}]
+
+
+@pytest.mark.slow  # needs Kueue's module
+def test_the_examples_of_kueue_itself_are_translated(capsys: pytest.CaptureFixture[str]) -> None:
+    """Three LocalQueues of one namespace draw on quotas of 1 cpu and all GPUs, 300m and 300m. Jobs and flavors are among the files."""
+    files = sorted((module_source("kueue") / "cmd" / "kueueviz" / "examples").glob("*.yaml"))
+    assert main(["import", "kueue", *map(str, files)]) == 0
+    said = capsys.readouterr()
+    queues = list(yaml.safe_load_all(said.out))
+    for one in queues:
+        assert parse_queue({**one, "metadata": {**one["metadata"], "creationTimestamp": "2026-01-01T00:00:00Z"}}).spec
+    weights = {one["metadata"]["name"]: one["spec"]["weight"] for one in queues}
+    assert weights == {"agi-model-queue": 3, "emergency-queue": 16, "llm-model-queue": 3}, "a dominant part of 1 to 3/16"
+    for words in ("unused-cluster-queue: no LocalQueue uses it", "pods without it are of agi-model-queue", "reclaimWithinCohort"):
+        assert words in said.err
 
 
 def test_the_command_prints_manifests_and_tells_apart_what_is_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

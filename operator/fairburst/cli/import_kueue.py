@@ -1,13 +1,15 @@
 """`fairburst import kueue`: translates ClusterQueues and LocalQueues to our queues, and reports what is lost.
 
-A namespace with LocalQueues becomes one ThroughputQueue. Its weight is its LocalQueues' part of the ClusterQueues' nominal quotas, because
-Kueue's administrators divide the cluster by nominal quotas.
+A LocalQueue becomes a ThroughputQueue of its name. Its weight is its part of the ClusterQueues' nominal quotas, because Kueue's
+administrators divide the cluster by nominal quotas.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -18,10 +20,11 @@ import typer
 
 from fairburst.cli.arguments import readable
 from fairburst.cli.errors import WRONG_ARGUMENTS, CommandError
-from fairburst.kube.names import USERS_API_VERSION
+from fairburst.kube.names import LANES, QUEUE_LABEL, STEP_LABEL, USERS_API_VERSION
 
 imports = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Translate the queues of other systems.")
 LARGEST_WEIGHT = 1000  # weights are whole numbers; finer parts than a thousandth have no meaning
+MOST_QUEUES = 1 + len(LANES)  # of a namespace
 KINDS = frozenset({"ClusterQueue", "LocalQueue", "Cohort", "ResourceFlavor", "WorkloadPriorityClass", "AdmissionCheck", "Topology"})
 # The parts that the translation goes through. A text cannot be missing.
 SHAPE: dict[str, Any] = {
@@ -29,6 +32,7 @@ SHAPE: dict[str, Any] = {
     "spec": {"resourceGroups": [{"flavors": [{"resources": [{"name": ""}]}]}], "preemption": {}, "fairSharing": {}},
 }
 Object = Mapping[str, Any]
+Key = tuple[str, str]  # namespace and name of a queue
 
 
 @dataclass(slots=True)
@@ -52,7 +56,11 @@ def kueue(
     """Print ThroughputQueues for Kueue's ClusterQueues and LocalQueues; standard error names the settings that have no counterpart."""
     import yaml  # noqa: PLC0415  keeps `fairburst --help` quick
 
-    translated = translate([one for file in files for one in _objects(file)], pool)
+    found = [one for file in files for one in _objects(file)]
+    if not found:
+        named = ", ".join(map(str, files))
+        raise CommandError(f"{named}: expected a ClusterQueue or a LocalQueue of Kueue, found none", WRONG_ARGUMENTS)
+    translated = translate(found, pool)
     sys.stdout.write(yaml.safe_dump_all(translated.queues, sort_keys=False, explicit_start=True))
     sys.stderr.writelines(f"lost: {line}\n" for line in translated.lost)
 
@@ -62,8 +70,6 @@ def _objects(file: Path) -> Sequence[Object]:
 
     readable(file)
     found = [one for one in read_objects(file) if isinstance(one.get("kind"), str) and one["kind"] in KINDS]
-    if not found:
-        raise CommandError(f"{file}: expected a ClusterQueue or a LocalQueue of Kueue, found none", WRONG_ARGUMENTS)
     for one in found:
         for name in ("metadata", "spec"):
             if (path := _misplaced(one.get(name), SHAPE[name], name)) is not None:
@@ -86,53 +92,62 @@ def _misplaced(value: Any, shape: Any, path: str) -> str | None:
 
 
 def translate(objects: Iterable[Object], pool: str = "default") -> Translated:
-    """Return one ThroughputQueue for each namespace with LocalQueues."""
+    """Return a ThroughputQueue for each LocalQueue, sorted by namespace and name."""
     by_kind: dict[str, list[Object]] = {}
     for obj in objects:
         by_kind.setdefault(str(obj.get("kind")), []).append(obj)
     clusters = {_name(one): one for one in by_kind.get("ClusterQueue", [])}
-    locals_of: dict[str, list[Object]] = {}
-    for one in by_kind.get("LocalQueue", []):
-        locals_of.setdefault((one.get("metadata") or {}).get("namespace") or "default", []).append(one)
+    locals_ = {(_namespace(one), _name(one)): one for one in by_kind.get("LocalQueue", [])}
     found = Translated()
-    parts = _parts(clusters, locals_of, found)
-    weights = _whole(parts)
-    for namespace, queues in sorted(locals_of.items()):
-        if namespace in weights:
-            found.queues.append(_queue(namespace, queues, clusters, weights[namespace], pool, found))
+    parts = _gathered(_parts(clusters, locals_, found), found)
+    for key, weight in sorted(_whole(parts).items()):
+        found.queues.append(_queue(key, locals_[key], clusters[_cluster_of(locals_[key])], weight, pool))
     _report_lost(clusters, by_kind, found)
     return found
 
 
-def _parts(clusters: Mapping[str, Object], locals_of: Mapping[str, Sequence[Object]], found: Translated) -> dict[str, Fraction]:
-    """Return each namespace's dominant part of all nominal quotas. A ClusterQueue's quota is divided equally among its LocalQueues."""
+def _parts(clusters: Mapping[str, Object], locals_: Mapping[Key, Object], found: Translated) -> dict[Key, Fraction]:
+    """Return each LocalQueue's dominant part of all nominal quotas. A ClusterQueue's quota is divided equally among its LocalQueues."""
     nominal = {name: _quantities(one, "nominalQuota") for name, one in clusters.items()}
     total: dict[str, Fraction] = {}
     for amounts in nominal.values():
         for resource, amount in amounts.items():
             total[resource] = total.get(resource, Fraction(0)) + amount
-    users: dict[str, int] = {}
-    for queues in locals_of.values():
-        for one in queues:
-            users[_cluster_of(one)] = users.get(_cluster_of(one), 0) + 1
-    parts: dict[str, Fraction] = {}
-    for namespace, queues in locals_of.items():
-        for one in queues:
-            name = _cluster_of(one)
-            if name not in clusters:
-                found.lost.append(f"LocalQueue {namespace}/{_name(one)}: its ClusterQueue {name} is not among the manifests")
-                continue
-            share = max((amount / total[resource] for resource, amount in nominal[name].items() if total[resource]), default=Fraction(0))
-            parts[namespace] = parts.get(namespace, Fraction(0)) + share / users[name]
-    for name in clusters.keys() - users.keys():
+    users = Counter(map(_cluster_of, locals_.values()))
+    parts: dict[Key, Fraction] = {}
+    for key, one in locals_.items():
+        name = _cluster_of(one)
+        if name not in clusters:
+            found.lost.append(f"LocalQueue {'/'.join(key)}: its ClusterQueue {name} is not among the manifests")
+            continue
+        share = max((amount / total[resource] for resource, amount in nominal[name].items() if total[resource]), default=Fraction(0))
+        parts[key] = share / users[name]
+    for name in sorted(clusters.keys() - users.keys()):
         found.lost.append(f"ClusterQueue {name}: no LocalQueue uses it, so no namespace gets its part")
-    for name, count in users.items():
+    for name, count in sorted(users.items()):
         if count > 1 and name in clusters:
-            found.lost.append(f"ClusterQueue {name}: {count} LocalQueues share it; its part is divided among their namespaces alike")
+            found.lost.append(f"ClusterQueue {name}: {count} LocalQueues share it; its part is divided among them alike")
     return parts
 
 
-def _whole(parts: Mapping[str, Fraction]) -> dict[str, int]:
+def _gathered(parts: Mapping[Key, Fraction], found: Translated) -> dict[Key, Fraction]:
+    """Return the parts of the queues that a namespace can have. The first one by name, its default queue, gets those of the others."""
+    gathered: dict[Key, Fraction] = {}
+    for namespace, keys in itertools.groupby(sorted(parts), key=lambda key: key[0]):
+        first, *further = keys
+        kept, others = further[: MOST_QUEUES - 1], further[MOST_QUEUES - 1 :]
+        gathered |= {key: parts[key] for key in (first, *kept)}
+        gathered[first] += sum((parts[key] for key in others), Fraction(0))
+        if kept:
+            chosen = f"the label {QUEUE_LABEL} of a pod chooses one of its queues, in place of kueue.x-k8s.io/queue-name on a Job"
+            found.lost.append(f"namespace {namespace}: {chosen}; pods without it are of {first[1]}")
+        if others:
+            names = ", ".join(name for _, name in others)
+            found.lost.append(f"namespace {namespace}: at most {MOST_QUEUES} queues; {first[1]} gets the parts of {names}")
+    return gathered
+
+
+def _whole(parts: Mapping[Key, Fraction]) -> dict[Key, int]:
     """Return the smallest whole weights in the ratio of the parts."""
     if not parts:
         return {}
@@ -145,38 +160,26 @@ def _whole(parts: Mapping[str, Fraction]) -> dict[str, int]:
     return {name: max(1, round(part / largest * LARGEST_WEIGHT)) for name, part in parts.items()}
 
 
-def _queue(
-    namespace: str, queues: Sequence[Object], clusters: Mapping[str, Object], weight: int, pool: str, found: Translated
-) -> dict[str, Any]:
-    names = sorted({_cluster_of(one) for one in queues} & clusters.keys())
-    if len(queues) > 1:
-        more = "more ThroughputQueues there would keep their work apart, by the pods' label fairburst.dev/queue"
-        found.lost.append(f"namespace {namespace}: {len(queues)} LocalQueues become one queue; {more}")
+def _queue(key: Key, queue: Object, cluster: Object, weight: int, pool: str) -> dict[str, Any]:
     spec: dict[str, Any] = {"pool": pool, "weight": weight}
-    if limits := _limits([clusters[name] for name in names]):
+    if limits := _limits(cluster):
         spec["limits"] = limits
-    stopped = [one for one in (*queues, *(clusters[name] for name in names)) if (one.get("spec") or {}).get("stopPolicy", "None") != "None"]
-    if stopped:
+    if any((one.get("spec") or {}).get("stopPolicy", "None") != "None" for one in (queue, cluster)):
         spec["suspended"] = True
-    return {
-        "apiVersion": USERS_API_VERSION,
-        "kind": "ThroughputQueue",
-        "metadata": {"name": _name(queues[0]), "namespace": namespace},
-        "spec": spec,
-    }
+    namespace, name = key
+    return {"apiVersion": USERS_API_VERSION, "kind": "ThroughputQueue", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
 
 
-def _limits(clusters: Sequence[Object]) -> dict[str, str]:
-    """Return nominal quota plus borrowing limit, summed over the ClusterQueues, of resources that none may borrow without limit."""
+def _limits(cluster: Object) -> dict[str, str]:
+    """Return nominal quota plus borrowing limit of the resources that the ClusterQueue may not borrow without limit."""
     from fairburst.quantity import format_quantity  # noqa: PLC0415
 
-    most: dict[str, Fraction | None] = {}
-    for one in clusters:
-        nominal, borrowed = _quantities(one, "nominalQuota"), _quantities(one, "borrowingLimit")
-        for resource, amount in nominal.items():
-            may = borrowed.get(resource) if _cohort(one) else Fraction(0)
-            before = most.get(resource, Fraction(0))
-            most[resource] = None if may is None or before is None else before + amount + may
+    borrowed, in_cohort = _quantities(cluster, "borrowingLimit"), bool(_cohort(cluster))
+    most = {
+        resource: amount + (borrowed[resource] if in_cohort else 0)
+        for resource, amount in _quantities(cluster, "nominalQuota").items()
+        if resource in borrowed or not in_cohort
+    }
     return {resource: format_quantity(resource, float(amount)) for resource, amount in sorted(most.items()) if amount}
 
 
@@ -213,7 +216,7 @@ def _report_lost(clusters: Mapping[str, Object], by_kind: Mapping[str, Sequence[
         if _quantities(one, "lendingLimit"):
             found.lost.append(f"ClusterQueue {name}: lendingLimit; a queue lends all that it does not use")
         if (spec.get("preemption") or {}).get("withinClusterQueue", "Never") != "Never":
-            found.lost.append(f"ClusterQueue {name}: priorities within a queue; all pods of a queue have one priority here")
+            found.lost.append(f"ClusterQueue {name}: priorities within a queue; the label {STEP_LABEL} orders it in Gate and Suspend mode")
         if (spec.get("preemption") or {}).get("reclaimWithinCohort", "Never") != "Never":
             found.lost.append(f"ClusterQueue {name}: reclaimWithinCohort; `reclaim: Evict` takes back a fair share after the grace time")
         weight = (spec.get("fairSharing") or {}).get("weight")
@@ -235,6 +238,10 @@ def _cohort(cluster: Object) -> str:
 
 def _cluster_of(queue: Object) -> str:
     return str((queue.get("spec") or {}).get("clusterQueue", ""))
+
+
+def _namespace(queue: Object) -> str:
+    return str((queue.get("metadata") or {}).get("namespace") or "default")
 
 
 def _name(obj: Object) -> str:
