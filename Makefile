@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 # Python keeps what it compiles, whatever the environment says: the tests start many processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-measure test-slow test-long e2e test-fast lint crds cli-page chart package site image release-check lock bench bench-peers reproduce cluster-build browser clean fuzz simulate-faults fuzz-objects mutate audit nightly
+.PHONY: demo test test-measure test-beside test-slow test-long e2e test-fast lint crds cli-page chart package site image release-check lock bench bench-peers reproduce cluster-build browser clean fuzz simulate-faults fuzz-objects mutate audit nightly
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -33,6 +33,10 @@ test: lint cluster-build
 ## test-measure: work done with fairburst and without, each on a control plane of its own and one at a time; CI runs it too
 test-measure: $(STAMP) cluster-build
 	$(tests) measure -m $(MEASURE)
+
+## test-beside: the tests on a control plane, with a further queue in each namespace; ten minutes, not in CI
+test-beside: $(STAMP) cluster-build
+	$(BIN)/python -m pytest -q -p tests.support.beside -n 3 --dist loadfile -m "t1 and not measure and not slow and not long" tests/t1
 
 ## test-slow: the chart on an API server, and the papers' experiments in their quick forms; CI runs it too
 test-slow: $(STAMP) cluster-build browser
