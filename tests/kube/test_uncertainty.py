@@ -12,7 +12,7 @@ from fairburst.kube.queues.objects import InvalidQueueError, parse_queue
 from fairburst.kube.queues.uncertainty import FEWEST, asked_for
 from fairburst.policy.uncertainty import Correlation
 from fairburst.quantity import parse_quantity
-from tests.support.objects import World, latency_spec, pod, requesting
+from tests.support.objects import World, latency_spec, node, pod, requesting
 from tests.support.queues import LATENCY_SPEC, changed, queue, schedule, scheduled
 
 LQ = "LatencyQueue"
@@ -108,6 +108,28 @@ class TestOnTheCluster:
         assert found["asked"] == status["promise"]["burst"]["resources"]
         assert parse_quantity(found["asked"]["cpu"]) == pytest.approx(10 * (1 + found["extraPercent"]["cpu"] / 100))
         assert status["class"] == "Hard"
+
+    def test_a_resource_that_counts_from_the_middle_of_a_burst_on_stops_no_learning(self) -> None:
+        """Another tenant's queue can make it count. The burst itself is left out: what it used of that resource before is not known."""
+        world = World()
+        world.nodes["", "node-0"] = node("node-0", cpu="32", memory="128Gi", pods="110", **{"example.com/gpu": "4"})
+        self.learn(world, [8])
+        for position in range(10):
+            world.put(pod("burst", f"middle-{position}", requesting("1", "1Gi"), node="node-0", phase="Running"))
+        for _ in range(12):
+            world.round()
+            world.after(0.5)
+        world.queue("ThroughputQueue", "gpus", spec={"limits": {"example.com/gpu": "2"}})
+        for _ in range(8):
+            assert world.round().snapshot.resources == ("cpu", "memory", "example.com/gpu")
+            world.after(0.5)
+        for position in range(10):
+            world.end("burst", f"middle-{position}")
+        world.settle(50.0)
+        self.burst(world, 2, 12)
+        world.settle(10.0)
+        assert world.engine.contained.problems == {}
+        assert world.status("burst", kind=LQ)["internal"]["burstsSeen"]["partsMilli"]["cpu"] == [800, 1200]
 
     def test_until_enough_were_seen_the_declaration_is_promised(self) -> None:
         status = self.learn(World(), [8, 12, 14])

@@ -55,6 +55,7 @@ class BurstHistory:
 
     version: int = 0
     _queues: dict[str, _Queue] = field(default_factory=dict)
+    _resources: tuple[str, ...] = ()  # of the last `watch`
 
     def asked(self, uid: str, queue: LatencyQueue | ThroughputQueue, obj: Mapping[str, Any]) -> AskedFor | None:
         """Return the demand to request for a queue, None for one without uncertainty. Reads the status of a new queue for its samples."""
@@ -83,8 +84,13 @@ class BurstHistory:
             del self._queues[gone]
 
     def watch(self, rows: Mapping[str, int], snapshot: ClusterSnapshot, columns: Columns | None, wall: float) -> None:
-        """Add up the use of each burst. rows: those of the queues in force, by uid."""
+        """Add up the use of each burst. rows: those of the queues in force, by uid.
+
+        A burst during which a resource begins or ceases to count is left out: its use of that resource is not known.
+        """
+        moved, self._resources = snapshot.resources != self._resources, snapshot.resources
         for uid, queue in self._queues.items():
+            queue.running = None if moved else queue.running
             row = rows.get(uid)
             if columns is None or row is None or not queue.learns:
                 queue.running = None
