@@ -1,4 +1,4 @@
-"""The operator's process holds no certificates of public authorities that it never asks, and still knows where they are."""
+"""The operator's process holds no certificates of public authorities that it never asks, and small buffers for its many connections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from fairburst.cli.lean import without_public_authorities
+from fairburst.cli.lean import BUFFER_BYTES, without_public_authorities
 
 PROGRAM = """
 from fairburst.cli.lean import without_public_authorities
@@ -39,3 +39,16 @@ def test_places_that_the_user_named_are_named_again_afterwards(monkeypatch: pyte
         assert os.environ["SSL_CERT_FILE"] == os.devnull
     assert os.environ["SSL_CERT_FILE"] == "/mine.pem"
     assert "SSL_CERT_DIR" not in os.environ
+
+
+def test_a_connection_of_the_process_holds_the_smaller_buffer() -> None:
+    """In a process of its own: the setting holds for all connections of a process."""
+    program = """
+import asyncio, ssl
+from asyncio.sslproto import SSLProtocol
+from fairburst.cli.lean import with_small_buffers
+with_small_buffers()
+print(len(SSLProtocol(asyncio.new_event_loop(), asyncio.Protocol(), ssl.create_default_context(), None)._ssl_buffer))
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == [str(BUFFER_BYTES)]

@@ -1,11 +1,13 @@
-"""Import of the operator's modules without the certificates of public authorities."""
+"""What keeps the memory of a process small that watches many collections: see each function."""
 
 from __future__ import annotations
 
 import os
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+BUFFER_BYTES = 64 * 1024  # of a TLS connection; a record of TLS has at most 16 KiB
 _PLACES = ("SSL_CERT_FILE", "SSL_CERT_DIR")  # where OpenSSL looks for them
 
 
@@ -26,3 +28,11 @@ def without_public_authorities() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def with_small_buffers() -> None:
+    """Let each TLS connection that this process opens hold 64 KiB for what it reads, instead of asyncio's 256 KiB.
+
+    A watch keeps a connection for itself, there are about fifteen, and their events are of a few KiB. Whatever is larger is read in parts.
+    """
+    SSLProtocol.max_size = BUFFER_BYTES
