@@ -70,11 +70,15 @@ class GoverningQueues:
         """Read the changed queue objects; return the memory with their statuses. Sets `changes.everything` if rows have moved."""
         queues = view.read_queues()
         self._builder.wall = wall
-        memory = self._recall.read(queues, changes.queues, memory, self._builder.excluded, wall)
+        back = set[ObjectKey]()
         if changes.queues or changes.objects or changes.everything:
             absent = cluster.absent(queues)
             changes.everything |= not (absent ^ self.absent).isdisjoint(namespace for _, namespace, _ in queues)
+            back = {key for key in queues if key[1] in self.absent and key[1] not in absent}
             self.absent = absent
+        for key in back:  # its memory was dropped while its namespace was absent, perhaps only from a watch that was late
+            self._recall.forget(key)
+        memory = self._recall.read(queues, changes.queues | back, memory, self._builder.excluded, wall)
         queue_set = None if changes.everything else self._builder.update(queues, changes.queues, memory)
         if queue_set is None:
             changes.everything = True
