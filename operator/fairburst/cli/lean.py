@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from asyncio.sslproto import SSLProtocol
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -35,4 +34,6 @@ def with_small_buffers() -> None:
 
     A watch keeps a connection for itself, there are about fifteen, and their events are of a few KiB. Whatever is larger is read in parts.
     """
+    from asyncio.sslproto import SSLProtocol  # noqa: PLC0415  keeps `fairburst --help` quick
+
     SSLProtocol.max_size = BUFFER_BYTES
