@@ -22,9 +22,6 @@ class DeviceClass(Object):
     spec: DeviceClassSpec = msgspec.field(default_factory=DeviceClassSpec)
 
 
-DEVICE_CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"  # Kubernetes before 1.34 has none with the name of an extended resource
-
-
 class Overhead(Struct):
     """node.k8s.io/v1 Overhead."""
 
@@ -37,15 +34,14 @@ class RuntimeClass(Object):
     overhead: Overhead | None = None
 
 
-RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
-
-
 class PriorityClass(Object):
     """scheduling.k8s.io/v1 PriorityClass. The API server refuses pods that name a missing one, or another value than it has."""
 
     value: int = 0
 
 
-PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-
-COLLECTIONS: Mapping[type[Any], str] = {DeviceClass: DEVICE_CLASSES, RuntimeClass: RUNTIME_CLASSES, PriorityClass: PRIORITY_CLASSES}
+COLLECTIONS: Mapping[type[Any], str] = {
+    DeviceClass: "/apis/resource.k8s.io/v1/deviceclasses",  # Kubernetes before 1.34 has none with the name of an extended resource
+    RuntimeClass: "/apis/node.k8s.io/v1/runtimeclasses",
+    PriorityClass: "/apis/scheduling.k8s.io/v1/priorityclasses",
+}
