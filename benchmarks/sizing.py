@@ -1,4 +1,4 @@
-"""Needs of the operator's process: memory, and processor time at rest and per event, by numbers of queues and pods.
+"""Needs of the operator's process: memory, and processor time at rest and per event, by numbers of queues and pods. Then the dashboard's.
 
 The real `fairburst run` runs in its own process and a fake API server in another, so that only the operator is measured. A tenth of the
 queues are latency queues, without work. An event is one change of a pod: it ends, or its successor is created or bound.
@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.parse
+import urllib.request
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -50,7 +52,7 @@ class Server(FakeApi):
 
 @benchmark
 def sizing() -> Iterator[Measurement]:
-    """Measure the operator's memory, and its processor time at rest and per event, by queues and pods."""
+    """Measure the operator's memory, its processor time at rest and per event, and the dashboard's memory, by queues and pods."""
     for queues, pods in SIZES:
         yield from measured(queues, pods, EVENTS, SETTLE_SECONDS, REST_SECONDS)
 
@@ -75,6 +77,8 @@ def measured(queues: int, pods: int, events: int, settle: float, rest: float) ->
             yield figure(f"sizing {label}: an event", 1e3 * (processor_seconds(pid) - used) / events, "ms")
             yield figure(f"sizing {label}: memory", resident_mib(pid, "VmRSS"), "MiB")
             yield figure(f"sizing {label}: memory at most", resident_mib(pid, "VmHWM"), "MiB")
+            for name, value in dashboard(Path(folder)).items():
+                yield figure(f"sizing {label}: {name}", value, "MiB")
     finally:
         server.kill()
         server.join()
@@ -112,6 +116,22 @@ def operator(folder: Path, server: int) -> Iterator[tuple[int, int]]:
     finally:
         running.kill()
         running.wait()
+
+
+def dashboard(folder: Path) -> dict[str, float]:
+    """Return the memory of `fairburst dashboard` at its start, and at most while it answers two questions."""
+    command = [sys.executable, "-m", "fairburst", "dashboard", "--kubeconfig", str(folder / "kubeconfig"), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            address = next(line.split()[2] for line in running.stdout or ())
+            started = resident_mib(running.pid, "VmRSS")
+            visitor = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+            for page in ("", "/ask/queue/ns-1/queue", "/ask/what-if?capacity=-50%25"):  # the first one gives the cookie
+                with visitor.open(urllib.parse.urljoin(address, page), timeout=READY_SECONDS) as answer:
+                    answer.read()
+            return {"dashboard": started, "dashboard at most": resident_mib(running.pid, "VmHWM")}
+        finally:
+            running.terminate()
 
 
 def ready(port: int) -> bool:

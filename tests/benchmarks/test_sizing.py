@@ -7,8 +7,9 @@ from benchmarks.sizing import measured, pod
 
 def test_a_small_cluster_is_measured() -> None:
     found = {one.name.rpartition(": ")[2]: one.value for one in measured(queues=10, pods=30, events=30, settle=1.0, rest=1.0)}
-    assert list(found) == ["start", "at rest", "an event", "memory", "memory at most"]
+    assert list(found) == ["start", "at rest", "an event", "memory", "memory at most", "dashboard", "dashboard at most"]
     assert 20 < found["memory"] <= found["memory at most"]
+    assert 20 < found["dashboard"] <= found["dashboard at most"]
     assert found["an event"] > 0
 
 

@@ -119,8 +119,8 @@ def _line(kind: str, obj: Object) -> bytes:
 class ApiServer:
     """The server. The admission policies of the installation follow `config`.
 
-    webhook_down: the installation has a webhook instead of policies, which does not answer. refused_jobs: the namespaces of Jobs that were
-    refused for it.
+    webhook_down: the installation has a webhook instead of policies, which does not answer. refused_jobs: the Jobs that were refused
+    for it.
     """
 
     def __init__(self, loop: VirtualLoop, config: Config, source: random.Random) -> None:
@@ -129,7 +129,7 @@ class ApiServer:
         self.watches: dict[str, dict[Watch, None]] = {collection: {} for collection in KINDS}  # in order of arrival
         self.observers: list[Callable[[Write], None]] = []
         self.requests: list[Callable[[str, str, str, Any], None]] = []
-        self.webhook_down, self.refused_jobs = False, list[str]()
+        self.webhook_down, self.refused_jobs = False, list[Object]()
         self.version = 1000
         self.compacted = 0
         self._history: dict[str, deque[tuple[int, str, Object | None, Object]]] = {
@@ -363,7 +363,7 @@ class ApiServer:
         if labels.get(HOLDS_LABEL) != "Pods":
             return obj
         if collection == JOBS:
-            self.refused_jobs.append(obj["metadata"]["namespace"])
+            self.refused_jobs.append(obj)
         raise Refused(500, "InternalError", "failed calling webhook: x509: certificate signed by unknown authority")
 
     def _store(self, who: str, method: str, collection: str, old: Object | None, new: Object) -> Object:

@@ -106,7 +106,8 @@ class Measures:
         """How many bursts within reach, or out of it, were promised and due by `until`, and how many of them were not done by their
         deadline. A Job that was refused at its creation is out of reach."""
         due = [one for one in self._bursts.values() if one.deadline <= until and one.within_reach is within_reach]
-        refused = 0 if within_reach else sum(self._is_promised(namespace) for namespace in self._server.refused_jobs)
+        asked = [] if within_reach else [job for job in self._server.refused_jobs if _of_default_queue(job)]
+        refused = sum(self._is_promised(job["metadata"]["namespace"]) for job in asked)
         return len(due) + refused, sum(one.late for one in due) + refused
 
     def waited_late(self, until: float) -> int:
@@ -126,7 +127,7 @@ class Measures:
 
     def _on_write(self, write: Write) -> None:
         if write.collection == JOBS and write.new is not None and write.namespace in self._deadlines:
-            if not asks_for((write.new["spec"]["template"].get("metadata") or {}).get("labels")):
+            if _of_default_queue(write.new):
                 self._on_job(write.namespace, write.new, is_new=write.old is None)
         elif write.collection == PODS and write.namespace in self._uses:
             own = (pod for pod in self._server.of(PODS, write.namespace) if pod["spec"].get("priorityClassName") not in LANE_OF_CLASS)
@@ -245,6 +246,10 @@ class _Reach:
         if self._excused_until is None or not able:
             self._excused_until = now + TAKE_OVER_SECONDS
         return now > self._excused_until
+
+
+def _of_default_queue(job: Object) -> bool:
+    return not asks_for((job["spec"]["template"].get("metadata") or {}).get("labels"))
 
 
 def _waiting_writes(operator: Operator, now: float) -> bool:

@@ -20,7 +20,7 @@ OWN_NAMESPACE, BYSTANDER = "fairburst-system", "bystander"
 FINISHED_SECONDS = 8.0  # until a finished Job or pod is deleted
 ENFORCEMENTS = ("Quota", "Quota", "Quota", "Gate", "Suspend", "Observe")
 DEFAULT_QUEUE, FURTHER_QUEUES = "queue", ("nightly", "weekly", "hourly")
-DIVIDED = 0.15  # part of the clusters that have a namespace with several queues
+DIVIDED = 0.3  # part of the clusters that have a namespace with several queues
 MEASURED = 0.2  # part of the clusters that declare no capacity, so that promises count on the present nodes
 
 
@@ -63,28 +63,31 @@ class Scenario:
     def __post_init__(self) -> None:
         source = self.source
         self.nodes, self.node_cpu = source.randint(2, 5), source.choice((8, 16))
-        small_jobs = "smallJobs: {enabled: true}\n" if source.random() < 0.3 else ""
+        small_jobs = source.random() < 0.3
         capacity = self.nodes * self.node_cpu
         # Pods in the namespaces of queues in Observe mode are foreign: without a declared capacity they lower the committed capacity.
         declared = f"pool: {{declaredCapacity: {{cpu: {capacity - 1}, memory: {2 * capacity - 2}Gi}}}}\n"
         debounce = f"rounds: {{debounceMilliseconds: {source.choice((100, 400))}}}\n"
         self.declared = random.Random(f"declared {source.getstate()}").random() >= MEASURED
-        self.config = parse_config(f"namespace: {OWN_NAMESPACE}\n{debounce}{declared if self.declared else ''}{small_jobs}")
         latency, throughput = source.randint(1, 3), source.randint(1, 4)
         self.tenants = [self._latency(f"burst-{number}", capacity) for number in range(latency)]
         self.tenants += [self._throughput(f"batch-{number}", capacity) for number in range(throughput)]
-        self._divide(capacity)
-
-    def _divide(self, capacity: int) -> None:
-        """Give a namespace of some clusters further queues, from a source of their own: all other clusters stay the same."""
-        own = random.Random(repr(self.source.getstate()))
+        own = random.Random(repr(source.getstate()))  # with a source of their own, clusters stay the same in which no namespace is divided
         if own.random() < DIVIDED:
-            where = own.choice(self.tenants).namespace
-            for name in FURTHER_QUEUES[: own.randint(1, len(FURTHER_QUEUES))]:
-                with self._drawing_from(own):
-                    tenant = self._throughput(where, capacity)
-                tenant.queue = name
-                self.tenants.append(tenant)
+            self._divide(own, capacity)
+            small_jobs |= own.random() < 0.5
+        reserve = f"smallJobs: {{enabled: {str(small_jobs).lower()}}}\n"
+        self.config = parse_config(f"namespace: {OWN_NAMESPACE}\n{debounce}{declared if self.declared else ''}{reserve}")
+
+    def _divide(self, source: random.Random, capacity: int) -> None:
+        """Give a namespace further queues: more often one of batch work, whose default queue may keep a reserve beside them."""
+        batch = [tenant for tenant in self.tenants if tenant.collection == THROUGHPUT_QUEUES]
+        where = source.choice(batch if source.random() < 0.7 else self.tenants)
+        for name in FURTHER_QUEUES[: source.randint(1, len(FURTHER_QUEUES))]:
+            with self._drawing_from(source):
+                tenant = self._throughput(where.namespace, capacity)
+            tenant.queue = name
+            self.tenants.append(tenant)
 
     @contextlib.contextmanager
     def _drawing_from(self, source: random.Random) -> Iterator[None]:
