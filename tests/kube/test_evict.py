@@ -17,6 +17,7 @@ from fairburst.kube.enforce import reclaim_memory
 from fairburst.kube.enforce.reclaim import PodEviction, Reclaimer
 from fairburst.kube.enforce.reclaim_memory import KEY, SavedReclaim
 from fairburst.kube.evict import Evictor
+from fairburst.policy.reclaim.memory import dump_reclaim
 from fairburst.policy.reclaim.values import Ground, ReclaimMemory, ReclaimRules
 from tests.support.fake_api import FakeApi, status
 from tests.support.measured import Measured, value
@@ -196,3 +197,16 @@ async def test_what_is_not_saved_is_said_so_and_what_is_damaged_starts_anew(capl
         api.put(MAPS, {"metadata": {"namespace": "fairburst-system", "name": "fairburst-memory-default"}, "data": {KEY: "{"}})
         assert await SavedReclaim(client, "fairburst-system", "default").load() == ReclaimMemory()
     assert "memory of reclaim not readable" in caplog.text
+
+
+@pytest.mark.parametrize("refused", [1, 0], ids=["not read", "damaged"])
+async def test_what_is_unknown_or_damaged_is_replaced_although_nothing_has_happened(refused: int) -> None:
+    """A take-over during an outage read nothing; the next leader would find an old memory, or a damaged one."""
+    stored = {"metadata": {"namespace": "fairburst-system", "name": "fairburst-memory-default"}, "data": {KEY: "[]"}}
+    async with FakeApi(MAPS) as api, api.client() as client:
+        api.put(MAPS, stored)
+        api.fail(refused, 403)
+        saved = SavedReclaim(client, "fairburst-system", "default")
+        assert await saved.load() == ReclaimMemory()
+        assert await saved.save(ReclaimMemory)
+        assert api.objects[MAPS]["fairburst-system", "fairburst-memory-default"]["data"] == {KEY: dump_reclaim(ReclaimMemory())}

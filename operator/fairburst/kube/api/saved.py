@@ -49,9 +49,9 @@ class SavedText:
                 await asyncio.sleep(seconds)
         return await self._read()
 
-    def replace_unreadable(self, text: str | None = None) -> None:
-        """Note that what was read is of no use. `restore` puts `text` in its place; None leaves it until the next write."""
-        self._known = text
+    def discard(self) -> None:
+        """Note that what was read is of no use: `restore` leaves it until the next write."""
+        self._known = None
 
     async def restore(self, stored: Mapping[str, str]) -> None:
         """Write the text again as it was last read or written, if `stored`, the ConfigMap's data, has another one. Raises ApiError."""

@@ -1,7 +1,7 @@
 """Reclaim's memory in the pool's ConfigMap: pods for which room was made, and queues that are short. After a restart no room is made twice.
 
-It is written before evictions are sent, so that it covers every eviction. A memory that cannot be read is logged and replaced by an empty
-one: ending pods are still seen as such, so only the grace time and the pause after an attempt start again.
+It is written before evictions are sent, so that it covers every eviction. A memory that cannot be read is logged and replaced at once by
+the present one, which starts empty: ending pods are still seen as such, so only the grace time and the pause after an attempt start again.
 """
 
 from __future__ import annotations
@@ -30,21 +30,22 @@ class SavedReclaim:
 
     def __init__(self, client: ApiClient, namespace: str, pool: str) -> None:
         self.text = SavedText(client, namespace, memory_name(pool), KEY)
-        self._saved = ReclaimMemory()
+        self._saved: ReclaimMemory | None = ReclaimMemory()  # None if what is saved is unknown or of no use
         self._next_at = -math.inf
         self._writing = asyncio.Lock()
 
     async def load(self) -> ReclaimMemory:
         """Return the saved memory; an empty one if none is saved or it cannot be read."""
+        self._saved = None
         try:
             text = await self.text.read()
             self._saved = ReclaimMemory() if text is None else load_reclaim(text)
         except NotFound:
-            pass
+            self._saved = ReclaimMemory()
         except (ApiError, PolicyError) as error:
-            self.text.replace_unreadable(dump_reclaim(self._saved) if isinstance(error, PolicyError) else None)
+            self.text.discard()
             event(logger, logging.WARNING, "memory of reclaim not readable, starting empty", name=self.text.name, problem=str(error))
-        return self._saved
+        return self._saved or ReclaimMemory()
 
     async def save(self, current: Callable[[], ReclaimMemory], *, ahead: bool = False) -> bool:
         """Save the current memory if it differs; return whether the saved one is up to date.
@@ -54,7 +55,7 @@ class SavedReclaim:
         """
         async with self._writing:
             memory = current()
-            if _kept(memory) == _kept(self._saved):
+            if self._saved is not None and _kept(memory) == _kept(self._saved):
                 return True
             if time.monotonic() < self._next_at and not ahead:
                 return False

@@ -84,7 +84,7 @@ class RunStore:
             return self._saved
         except (ApiError, ValueError, RecursionError) as error:
             self._untouchable |= isinstance(error, ApiError)  # the saved data is unknown, so it must not be overwritten
-            self.text.replace_unreadable()
+            self.text.discard()
             self.unreadable = str(error)
             event(logger, logging.ERROR, "job runs not readable, no curve is learned from them", name=self.text.name, problem=str(error))
         return self._saved

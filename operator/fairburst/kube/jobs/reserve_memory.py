@@ -40,7 +40,7 @@ class ReserveMemory:
         except NotFound:
             return None
         except (ApiError, PolicyError, AttributeError, TypeError) as error:
-            self.text.replace_unreadable()
+            self.text.discard()
             event(logger, logging.WARNING, "memory of small jobs not readable, starting empty", name=self.text.name, problem=str(error))
             return None
         return self._saved

@@ -43,7 +43,7 @@ class CommittedCapacity:
         except NotFound:
             return None
         except (ApiError, AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-            self.text.replace_unreadable()
+            self.text.discard()
             event(logger, logging.WARNING, "committed capacity not readable, measuring it again", name=self.text.name, problem=str(error))
             return None
         self._saved = amounts
