@@ -99,6 +99,8 @@ class Accounts:
                 found.append(f"a promise lost: that of {namespace} was {was['promise']}, is {now.get('promise')}")
         if was_observed(old) and not was_observed(new):
             return found  # an enforced queue starts its counts again (docs/decisions/0124)
+        if new["spec"].get("enforcement") == "Observe" and now.get("class") is None:
+            return found  # nor has an observed queue any where another takes the place (docs/queues.md, "Several queues in a namespace")
         for count in COUNTS:
             if (now.get("history") or {}).get(count, 0) < (was.get("history") or {}).get(count, 0):
                 found.append(f"accounting lost: history.{count} of {namespace} went down")
