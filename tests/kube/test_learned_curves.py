@@ -9,6 +9,8 @@ import pytest
 
 from fairburst.curves.observations import Observations
 from fairburst.curves.runs import Run
+from fairburst.kube.api.saved import SAVE_SECONDS
+from fairburst.kube.jobs import learned_curves
 from fairburst.kube.jobs.learned_curves import KEY, LearnedCurves, RunStore
 from tests.support.fake_api import FakeApi, status
 
@@ -112,6 +114,30 @@ async def test_what_the_server_would_not_give_us_is_not_written_over() -> None:
         assert store.unreadable is not None
         await store.save(learned().observations)
         assert api.objects[CONFIGMAPS]["fairburst-system", NAME]["data"][KEY] == content
+
+
+async def test_what_the_server_gives_late_comes_before_what_was_learned_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(learned_curves.time, "monotonic", lambda: now)
+    content = json.dumps({"version": 1, "families": {"batch/etl": {"seen": 1.0, "runs": [[2, 5.0], [4, 3.0]]}}})
+    async with FakeApi(CONFIGMAPS) as api, api.client() as client:
+        api.put(CONFIGMAPS, {"metadata": {"name": NAME, "namespace": "fairburst-system"}, "data": {KEY: content}})
+        store, curves = RunStore(client, "fairburst-system", "default"), LearnedCurves()
+        api.fail(2, 403, status(403, "Forbidden"))
+        curves.remember(await store.load())
+        curves.completed("batch/etl", Run(8, 2.0), 5.0)
+        assert await store.load_late() is None, "refused again"
+        assert await store.load_late() is None, "too soon"
+        now += SAVE_SECONDS
+        late = await store.load_late()
+        assert late is not None
+        curves.remember(late)
+        assert curves.runs("batch/etl") == (Run(2, 5.0), Run(4, 3.0), Run(8, 2.0))
+        assert store.unreadable is None
+        assert await store.load_late() is None, "read once"
+        now += SAVE_SECONDS
+        await store.save(curves.observations)
+        assert await RunStore(client, "fairburst-system", "default").load() == curves.observations
 
 
 async def test_a_server_that_fails_for_a_moment_is_asked_again() -> None:

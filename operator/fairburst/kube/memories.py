@@ -75,6 +75,8 @@ class Memories:
     async def _save(self, engine: Engine) -> None:
         await self._committed.save(*self._committed_now)
         if self._learn:
+            if (late := await self._job_runs.load_late()) is not None:
+                engine.slots.learned.remember(late)
             await self._job_runs.save(engine.slots.learned.observations)
         await self._reserve.save(engine.memory.dress)
         await self._reclaim.save(lambda: engine.reclaim.memory)

@@ -1,8 +1,8 @@
 """Progress curves learned from completed runs of job families, and the ConfigMap in which the runs survive a restart.
 
 The ConfigMap holds the runs, not the curves, so a better fit needs no migration. The operator does not overwrite a version that it does not
-know, nor data that the API server failed to return; it then saves nothing until a restart. Corrupt data is discarded. Each case is logged
-and shown in a metric. A job without a curve keeps its fair share.
+know, and then saves nothing until a restart. Data that the API server failed to return is asked for again, and not overwritten before.
+Corrupt data is discarded. Each case is logged and shown in a metric. A job without a curve keeps its fair share.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ class LearnedCurves:
         self.remember(observations or Observations())
 
     def remember(self, observations: Observations) -> None:
-        """Adopt the runs of an earlier process."""
+        """Adopt the runs of an earlier process. Those recorded before this call count as later ones."""
+        for family, known in self.observations.families.items():
+            for run in known.runs:
+                observations = record(observations, family, run, known.seen)
         self.observations = observations
         self.curves, self.refusals = {}, {}
         for family in observations.families:
@@ -73,26 +76,38 @@ class RunStore:
         self.text = SavedText(client, namespace, job_runs_name(pool), KEY)
         self._saved = Observations()
         self._next_save = 0.0
-        self._untouchable = False
+        self._untouchable = self._is_unread = False
         self.unreadable: str | None = None
 
     async def load(self) -> Observations:
-        """Return the saved runs, or none if the saved data is unusable."""
+        """Return the saved runs, or none if the saved data is unusable or cannot be read yet."""
+        return await self._load(logging.ERROR)
+
+    async def load_late(self) -> Observations | None:
+        """Try again, every few seconds, what the API server failed to answer to `load`. Return None if there is nothing new."""
+        if not self._is_unread or time.monotonic() < self._next_save:
+            return None
+        self._next_save = time.monotonic() + SAVE_SECONDS
+        found = await self._load(logging.DEBUG)
+        return None if self._is_unread else found
+
+    async def _load(self, level: int) -> Observations:
+        self._saved, self.unreadable, self._untouchable, self._is_unread = Observations(), None, False, False
         try:
             self._saved = self._read(await self.text.read())
         except NotFound:
-            return self._saved
+            pass
         except (ApiError, ValueError, RecursionError) as error:
-            self._untouchable |= isinstance(error, ApiError)  # the saved data is unknown, so it must not be overwritten
+            self._is_unread = isinstance(error, ApiError)
             self.text.discard()
             self.unreadable = str(error)
-            event(logger, logging.ERROR, "job runs not readable, no curve is learned from them", name=self.text.name, problem=str(error))
+            event(logger, level, "job runs not readable, no curve is learned from them", name=self.text.name, problem=str(error))
         return self._saved
 
     async def save(self, observations: Observations) -> None:
         """Write the runs if they differ from the saved ones. A failure is logged and retried later."""
         now = time.monotonic()
-        if observations == self._saved or self._untouchable or now < self._next_save:
+        if observations == self._saved or self._untouchable or self._is_unread or now < self._next_save:
             return
         content = json.dumps({"version": VERSION, "families": as_values(observations)})
         self._next_save = now + SAVE_SECONDS
