@@ -280,6 +280,23 @@ async def test_the_scope_of_a_quota_changes_with_its_amounts_so_that_no_pod_coun
     assert "scopeSelector" in site.api.objects[QUOTAS]["batch", "fairburst"]["spec"]
 
 
+async def test_small_jobs_quota_stays_while_the_namespace_quota_leaves_pods_to_it_on_the_server(site: AppliedWorld) -> None:
+    """A leader took over while its watch of quotas stood still: its cache was from before the last leader divided the level again."""
+    key, body = ("batch", "fairburst-small"), {"metadata": {"name": "fairburst-small", "namespace": "batch"}}
+    leaving = {"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "NotIn", "values": ["fairburst-small"]}]}}
+    plan = site.world.plan()
+    plan.labels, plan.quota_writes, plan.quota_deletions = {}, [], [key]
+    site.api.put(QUOTAS, body)
+    site.api.put(QUOTAS, {"metadata": {"name": "fairburst", "namespace": "batch"}, "spec": leaving})
+    assert not await site.apply(plan)
+    assert key in site.api.objects[QUOTAS]
+    assert [obj["metadata"]["name"] for obj in site.seen] == ["fairburst"], "the next round knows better"
+    assert (site.writes("quota", "overtaken"), site.writes("quota", "error")) == (1.0, 0.0)
+    site.api.put(QUOTAS, {"metadata": {"name": "fairburst", "namespace": "batch"}, "spec": {}})
+    assert await site.apply(plan)
+    assert key not in site.api.objects[QUOTAS]
+
+
 async def test_a_blocked_job_is_resynced_by_an_annotation(site: AppliedWorld) -> None:
     world = site.world
     world.round()

@@ -14,16 +14,19 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from itertools import groupby
 from typing import Any, TypeVar
 
+import msgspec
+
 from fairburst.kube.api.client import ApiClient
-from fairburst.kube.api.errors import NotFound
+from fairburst.kube.api.errors import Conflict, NotFound
 from fairburst.kube.api.outcome import succeeded
+from fairburst.kube.api.quota_objects import ResourceQuota
 from fairburst.kube.enforce.controller_resync import RESYNC_ANNOTATION
 from fairburst.kube.enforce.namespace_labels import UNMANAGED, Labels
-from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite, quota_body
+from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite, leaves_to, quota_body
 from fairburst.kube.enforce.suspend import JobStart
 from fairburst.kube.jobs.elasticity import ElasticPlan
 from fairburst.kube.jobs.parallelism_plan import ParallelismWrite
-from fairburst.kube.names import POOL_LABEL
+from fairburst.kube.names import POOL_LABEL, QUOTA_NAME
 from fairburst.kube.queues.job_annotations import FIELD_MANAGER
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.times import from_epoch
@@ -95,7 +98,7 @@ class Applier:
         if self._cut_short:
             plan.elastic.not_written(growing)
             return False
-        done &= await self._each("quota", [key for key in plan.quota_deletions if key[0] not in released], self._delete_quota)
+        done &= await self._each("quota", [key for key in plan.quota_deletions if key[0] not in released], self._delete_further_quota)
         done &= await self._resize(plan.elastic, growing.values())
         done &= await self._starts([start for start in plan.starts if start.namespace in unwritten], due)
         return done and followed and not unwritten and all(parts)
@@ -202,6 +205,17 @@ class Applier:
         if write.used or stale:
             enforced["used"] = {**write.used, **stale}
         self._quota_seen(await self._client.merge_patch(f"{path}/status", {"status": enforced}))
+
+    async def _delete_further_quota(self, key: QuotaKey) -> None:
+        """Delete the quota of small jobs or of a lane, if the namespace quota counts its pods. The cache may not tell: after a take-over
+        it can be older than the last leader's writes."""
+        namespace, name = key
+        with contextlib.suppress(NotFound):
+            found = await self._client.get_json(f"/api/v1/namespaces/{namespace}/resourcequotas/{QUOTA_NAME}")
+            if leaves_to(msgspec.convert(found, ResourceQuota), name):
+                self._quota_seen(found)
+                raise Conflict(409, "Conflict", f"expected that {QUOTA_NAME} counts the pods of {name}, found that it leaves them out")
+        await self._delete_quota(key)
 
     async def _delete_quota(self, key: QuotaKey) -> None:
         namespace, name = key
