@@ -11,6 +11,7 @@ from fairburst.kube.api.objects import Job, PodSpec
 from fairburst.kube.api.quota_objects import LimitRange
 from fairburst.kube.names import HELD_ANNOTATION
 from fairburst.kube.usage.pod_defaults import PodDefaults, container_defaults
+from tests.support import elastic_queues
 from tests.support.objects import World, job, limit_range, node, requesting
 
 DEFAULTS = {"type": "Container", "defaultRequest": {"cpu": "3", "memory": "1Gi"}}
@@ -108,3 +109,13 @@ def test_of_several_limit_ranges_the_largest_default_counts() -> None:
     pods = limit_range("a", "pods", type="Pod", max={"cpu": "9"})
     assert dict(container_defaults([small, large, pods])) == {"cpu": "2", "memory": "1Gi"}
     assert container_defaults([pods]) == ()
+
+
+def test_an_elastic_job_without_requests_is_given_slots_for_what_the_limit_range_gives_its_pods() -> None:
+    world = elastic_queues.cluster(16)
+    elastic_queues.queue(world)
+    world.limit_ranges["batch", "defaults"] = limit_range("batch", "defaults", **DEFAULTS)
+    made = elastic_queues.elastic(world, "work", elastic_queues.STEEP)
+    made.spec.template.spec.containers[0].resources = None
+    [decision] = world.round().result.slots
+    assert decision.given == 5

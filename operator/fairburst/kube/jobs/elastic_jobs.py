@@ -27,7 +27,7 @@ from fairburst.kube.queues.job_annotations import (
     read_mark,
 )
 from fairburst.kube.queues.specs import Elasticity
-from fairburst.kube.usage.effective_requests import template_requests
+from fairburst.kube.usage.pod_defaults import NO_DEFAULTS, PodDefaults
 from fairburst.kube.usage.pod_usage import OwnerUsage
 from fairburst.kube.workloads.job import completions_left
 from fairburst.policy.paf.curves import Curve, problem
@@ -122,22 +122,24 @@ def candidates(
     resources: tuple[str, ...],
     learned: Mapping[str, LearnedCurve],
     reader: DeclarationReader,
+    defaults: PodDefaults = NO_DEFAULTS,
 ) -> list[Candidate]:
     """Return the queue's Jobs that demand pods, in order of their names.
 
-    `owner_usage` takes the uid of a pod's controller, `learned` is keyed by family.
+    `owner_usage` takes the uid of a pod's controller, `learned` is keyed by family. `defaults`: what the API server adds to the pods.
     """
     wanting = sorted((job for job in jobs if _may_want_pods(job)), key=lambda job: job.metadata.name)
     default = reader.queue_curve(queue, elasticity)
     every = (
-        _candidate(queue, elasticity, job, reader.read(job), owner_usage(job.metadata.uid), resources, learned, default) for job in wanting
+        _candidate(queue, elasticity, job, reader.read(job), owner_usage(job.metadata.uid), resources, learned, default, defaults)
+        for job in wanting
     )
     return [candidate for candidate in every if candidate.left > 0]
 
 
 def _candidate(
     queue: str, elasticity: Elasticity, job: Job, read: tuple[Declaration, JobProblem | None], pods: OwnerUsage,
-    resources: tuple[str, ...], learned: Mapping[str, LearnedCurve], default: QueueCurve,
+    resources: tuple[str, ...], learned: Mapping[str, LearnedCurve], default: QueueCurve, defaults: PodDefaults,
 ) -> Candidate:  # fmt: skip
     metadata, original = job.metadata, original_parallelism(job)
     declared, trouble = read
@@ -153,7 +155,7 @@ def _candidate(
         most = original
     left = completions_left(job, pods)
     desired = int(min(most, left))
-    requests = pods.newest_requests or template_requests(job.spec.template.spec)
+    requests = pods.newest_requests or defaults.requests_of(job.spec.template.spec)
     value = ElasticJob(
         name=f"{metadata.namespace}/{metadata.name}",
         queue=queue,

@@ -7,7 +7,7 @@ of them. An error in a Job affects that Job only.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fairburst.bounds import MOST_PARALLELISM
@@ -24,6 +24,7 @@ from fairburst.kube.queues.queue_set import QueueEntry, QueueSet
 from fairburst.kube.queues.spaces import Spaces
 from fairburst.kube.queues.specs import Elasticity, ThroughputQueueSpec
 from fairburst.kube.usage.controller_index import ControllerIndex
+from fairburst.kube.usage.pod_defaults import PodDefaults
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.model import ClusterSnapshot, RoundResult
@@ -129,10 +130,13 @@ class SlotPlanner:
 
     # Before the decision ----------------------------------------------------------------------------------------------------------
 
-    def prepare(self, controllers: ControllerIndex, pods: PodIndex, queue_set: QueueSet, *, moved: bool = True) -> set[str]:
+    def prepare(
+        self, controllers: ControllerIndex, pods: PodIndex, queue_set: QueueSet, pod_defaults: Callable[[str], PodDefaults],
+        *, moved: bool = True,
+    ) -> set[str]:  # fmt: skip
         """Find this round's candidates and return the namespaces whose demand this changes.
 
-        moved: whether the queues or their specs have changed since the last call.
+        pod_defaults: by space, what the API server adds to pods. moved: whether the queues or their specs have changed since the last call.
         """
         if moved:
             self._queues = {queue.entry.qualified_name: queue for queue in map(_elastic_queue, queue_set.governing) if queue is not None}
@@ -149,6 +153,7 @@ class SlotPlanner:
                 pods.resources,
                 self.learned.curves,
                 self._reader,
+                pod_defaults(queue.entry.space),
             )
             for name, queue in self._queues.items()
         }

@@ -61,7 +61,9 @@ class CoreInput:
         self._find_managed(view, changes, queues)
         view.changed_namespaces |= view.pods.expire(wall)
         view.changed_namespaces |= self._with_moved_ports(view.pods) | changes.defaults
-        view.changed_namespaces |= self._slots.prepare(view.controllers, view.pods, queues.queue_set, moved=changes.everything)
+        view.changed_namespaces |= self._slots.prepare(
+            view.controllers, view.pods, queues.queue_set, self._cluster.pod_defaults, moved=changes.everything
+        )
         view.changed_namespaces |= queues.queue_set.spaces.whole(view.changed_namespaces)
         self._read_again_at = {space: at for space, at in self._read_again_at.items() if now < at}
         self._later = view.changed_namespaces & self._read_again_at.keys()
