@@ -7,7 +7,15 @@ import math
 
 import pytest
 
-from fairburst.kube.enforce.controller_resync import AWAITED_SECONDS, GRACE_SECONDS, MOST_AWAITED, SERVED_A_SECOND, ResyncPlanner, Room
+from fairburst.kube.enforce.controller_resync import (
+    AWAITED_SECONDS,
+    GRACE_SECONDS,
+    MOST_AWAITED,
+    SERVED_A_SECOND,
+    STALLED_SECONDS,
+    ResyncPlanner,
+    Room,
+)
 from fairburst.kube.usage.demand import Owner
 
 
@@ -204,3 +212,32 @@ def test_the_pause_after_failed_resyncs_ends_with_the_failures() -> None:
     assert planner.pardon() == ["batch"]
     assert [owner.uid for owner in plan(planner, quota(lacking(), free=1.0, cause=80), 80.0)[0]] == ["a"]
     assert planner.pardon() == []
+
+
+def test_a_controller_that_creates_nothing_after_several_resyncs_is_stalled_until_its_pods_change() -> None:
+    planner = ResyncPlanner()
+    assert resyncs(planner, GRACE_SECONDS + STALLED_SECONDS)
+    assert planner.stalled("batch") == {}
+    resyncs(planner, 60.0, start=GRACE_SECONDS + STALLED_SECONDS)
+    assert planner.stalled("batch") == {"a": 2}
+    plan(planner, quota(lacking(), free=0.5), 60.0)
+    assert planner.stalled("batch") == {"a": 2}, "that others take the room says nothing new about it"
+    plan(planner, quota(lacking(existing=3), free=1.0), 60.1)
+    assert planner.stalled("batch") == {}
+
+
+def test_a_controller_whose_room_comes_and_goes_is_not_stalled() -> None:
+    planner = ResyncPlanner()
+    for start in range(0, 200, 10):
+        resyncs(planner, start + 9.0, start=start)
+        plan(planner, quota(lacking(), free=0.5), start + 9.5)
+        assert planner.stalled("batch") == {}
+
+
+def test_resyncs_that_were_not_stored_stall_no_controller() -> None:
+    planner = ResyncPlanner()
+    for second in range(200):
+        resynced, _ = plan(planner, quota(lacking(), free=1.0), float(second))
+        for owner in resynced:
+            planner.not_resynced(owner, sent=True)
+    assert planner.stalled("batch") == {}

@@ -42,6 +42,12 @@ def work(told: Told, name: str, pods: int, *, created: int = 0, held: bool = Fal
     told.world.controller("Job", None, made)
 
 
+def running(told: Told, name: str, pods: int, where: str = "batch") -> None:
+    """Pods of a Job that fill its quota, so that the others wait for room."""
+    for number in range(pods):
+        told.world.put(pod(where, f"{name}-{number}", requesting("1", "1Gi"), owner=("Job", name), node="node-0", phase="Running"))
+
+
 def gated(told: Told, pods: int) -> None:
     for number in range(pods):
         made = pod("batch", f"p{number:03}", requesting("1", "1Gi"), creationTimestamp="2026-01-01T00:00:00Z")
@@ -63,8 +69,22 @@ def test_a_job_whose_pods_are_refused_is_told_once_it_has_waited() -> None:
         "60 of 60 pods do not exist yet, each asks for 1 cpu, 1Gi memory, in queue batch/queue. "
         "In the queue, 60 cpu, 60Gi memory wait: the queue has 32 of 60 cpu, its fair share and what others leave."
     )
+    running(told, "train", 40)
+    running(told, "theirs", 40, "other")
     assert [told.after(60.0) for _ in range(5)] == [[]] * 5, "the same cause is told once"
     assert not told.events.pending
+
+
+def test_a_job_that_creates_no_pods_although_there_is_room_is_warned_and_gets_no_forecast() -> None:
+    told = Told("Quota")
+    work(told, "train", 60)
+    start = foreseen(told, 46, 96)
+    first, second = looks(told, {"train": start}, 90)
+    assert first.reason == "WaitsForRoom"
+    assert (second.reason, second.warning) == ("ControllerCreatesNoPods", True)
+    assert "The queue has room for them, but the Job creates none" in second.message
+    assert "the Job's event FailedCreate says why." in second.message
+    assert "It starts" not in second.message
 
 
 def test_work_beyond_the_pool_is_told_in_full_while_the_queue_uses_all_of_the_pool() -> None:
@@ -284,6 +304,7 @@ def looks(told: Told, starts: dict[str, StartForecast], seconds: float) -> list[
 def test_the_event_says_when_the_object_starts_where_that_is_forecast_and_no_second_one_repeats_it() -> None:
     told = Told("Quota")
     work(told, "train", 100)
+    running(told, "train", 70)
     (event,) = looks(told, {"train": foreseen(told, 46, 96)}, 60)
     assert event.reason == "WaitsForFairShare", "64 of the 100 fit"
     assert event.message.endswith(". It starts in 40 to 90 s with 90 % confidence, in about 65 s with 50 %.")
@@ -292,6 +313,7 @@ def test_the_event_says_when_the_object_starts_where_that_is_forecast_and_no_sec
 def test_an_object_that_was_told_without_a_forecast_gets_one_event_with_the_first() -> None:
     told = Told("Quota")
     work(told, "train", 100)
+    running(told, "train", 70)
     (event,) = looks(told, {}, 60)
     assert "It starts in" not in event.message
     start = foreseen(told, 41, 91)
@@ -303,6 +325,7 @@ def test_an_object_that_was_told_without_a_forecast_gets_one_event_with_the_firs
 def test_another_forecast_is_told_once_the_told_time_has_passed_and_not_before() -> None:
     told = Told("Quota")
     work(told, "train", 100)
+    running(told, "train", 70)
     looks(told, {"train": foreseen(told, 46, 96)}, 10)
     assert looks(told, {"train": foreseen(told, 400, 900)}, 80) == [], "the first interval has not passed yet"
     (event,) = looks(told, {"train": foreseen(told, 400, 900)}, 60)
@@ -310,9 +333,10 @@ def test_another_forecast_is_told_once_the_told_time_has_passed_and_not_before()
 
 
 def test_an_object_that_could_start_at_any_moment_is_told_so_ever_more_rarely() -> None:
-    """A Job whose pods something refuses is forecast to start now, again and again."""
+    """A Job whose forecasts are wrong is forecast to start now, again and again."""
     told = Told("Quota")
     work(told, "train", 100)
+    running(told, "train", 70)
     found = []
     for _ in range(50):
         told.world.after(20.0)

@@ -77,8 +77,9 @@ class Engine:
         cluster = self._cluster = ClusterState(config, own_namespace)
         self.gates.fits, self.gates.lacking = cluster.holds, cluster.lacking
         self.queues = GoverningQueues(config, own_namespace, self.contained, self.gates.gated, observing=observing)
+        self.resyncs = ResyncRounds(self.reserve, self._agenda)
         self._input = CoreInput(
-            self._cluster, self.contained, self.reserve, self.slots, self.reclaim, self.gates, self._policy.largest_turn
+            self._cluster, self.contained, self.reserve, self.slots, self.reclaim, self.gates, self.resyncs, self._policy.largest_turn
         )
         self._decision_changes = DecisionChanges(self.contained, self.reserve)
         self._lead_times = LeadTimeForecasts(learning=self.reserve is not None)
@@ -86,7 +87,6 @@ class Engine:
         self._places = Places()
         self._quotas = QuotaRounds(config, self.contained, self.reserve, self._agenda)
         self._releases = ReleaseRounds(self.gates, self.reserve, self._agenda)
-        self.resyncs = ResyncRounds(self.reserve, self._agenda)
         self._statuses = StatusRounds(
             config, self._cluster, self.contained, self.reserve, self.gates, self.queues.history, observing=observing
         )

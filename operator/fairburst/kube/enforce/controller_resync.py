@@ -5,6 +5,9 @@ an annotation, once. A controller that has never been refused may still be in it
 longer it is left alone. A further annotation follows when its quota has changed, and ever more rarely if that does not help. While its
 quota stays the same, the API server would mostly refuse its pods again. The next annotation then follows only after `FIRST_RETRY_SECONDS`
 and ever longer times, in case the API server's own view of the quota was behind.
+
+A controller that creates no pod although its quota has room and it was resynced several times is stalled: it waits after failures of its
+pods, up to ten minutes, or the API server refuses them for another reason than a quota. It is stalled until its number of pods changes.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ FIRST_REPEAT_SECONDS = 2.0
 LAST_REPEAT_SECONDS = 60.0
 FIRST_RETRY_SECONDS = 10.0  # for the same cause
 LAST_RETRY_SECONDS = 600.0
+FRUITLESS_RESYNCS = 2  # before a controller is stalled
+STALLED_SECONDS = 20.0  # at least, since the first of them
 # The Job controller has five workers: more resyncs at a time than it can serve only lengthen its queue.
 MOST_AWAITED = 20
 AWAITED_SECONDS = 5.0
@@ -38,6 +43,9 @@ class _Blocked:
     failed: bool = False  # whether the last resync was not stored
     refused: bool = False
     retry: float = FIRST_RETRY_SECONDS
+    fruitless: int = 0  # resyncs since the number of pods changed or the quota had no room
+    first_fruitless: float = math.inf
+    stalled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +107,10 @@ class ResyncPlanner:
                     self._ready.setdefault(namespace, []).extend(ready)
         return self._take_turns(now), dues
 
+    def stalled(self, namespace: str) -> dict[str, int]:
+        """Return the controllers of a namespace that are stalled, by uid, with the number of their pods."""
+        return {uid: state.existing for uid, state in self._blocked.get(namespace, {}).items() if state.stalled}
+
     def not_resynced(self, owner: Owner, sent: bool) -> None:
         """Note that a chosen controller has not been resynced: it is chosen again for the same cause.
 
@@ -108,7 +120,7 @@ class ResyncPlanner:
         for blocked in self._blocked.values():
             state = blocked.get(owner.uid)
             if state is not None:
-                state.resynced_for, state.failed = None, sent
+                state.resynced_for, state.failed, state.fruitless = None, sent, 0
                 if not sent:
                     state.next_resync, state.repeat = state.resynced_at, max(state.repeat / 2, FIRST_REPEAT_SECONDS)
 
@@ -154,7 +166,7 @@ class ResyncPlanner:
             state = blocked[owner.uid]
             if not _take(free, owner):  # resync it at once when its quota grows, unless it was refused just now
                 self.refused += not state.refused
-                state.refused = True
+                state.refused, state.fruitless = True, 0
                 if not _take(dict(room.free), owner):  # others did not take the room: it is too small
                     state.resynced_for = None
                 state.next_resync, state.repeat = max(state.since + GRACE_SECONDS, now), FIRST_REPEAT_SECONDS
@@ -163,6 +175,8 @@ class ResyncPlanner:
             if state.resynced_for == room.cause:
                 early = state.resynced_at + state.retry
             if now >= early:
+                waited = now >= state.first_fruitless + STALLED_SECONDS + self._queued_seconds
+                state.stalled |= state.fruitless >= FRUITLESS_RESYNCS and waited
                 chosen.append(_Ready(state, owner, room.cause))
             else:
                 due = min(due, early)
@@ -174,6 +188,8 @@ class ResyncPlanner:
         state.retry = min(2 * state.retry, LAST_RETRY_SECONDS) if state.resynced_for == cause else FIRST_RETRY_SECONDS
         state.resynced_at, state.resynced_for, state.next_resync, state.failed = now, cause, now + state.repeat, False
         state.repeat = min(2 * state.repeat, LAST_REPEAT_SECONDS)
+        state.first_fruitless = state.first_fruitless if state.fruitless else now
+        state.fruitless += 1
 
     def _seen(self, known: _Blocked | None, owner: Owner, now: float) -> _Blocked:
         state = known or _Blocked(owner.existing, now, now + GRACE_SECONDS, FIRST_REPEAT_SECONDS)
@@ -181,6 +197,7 @@ class ResyncPlanner:
             self._awaited.pop(owner.uid, None)
             state.existing, state.since, state.resynced_at = owner.existing, now, -math.inf
             state.resynced_for, state.refused = None, False
+            state.fruitless, state.stalled = 0, False
             state.next_resync, state.repeat = now + GRACE_SECONDS, FIRST_REPEAT_SECONDS
         return state
 

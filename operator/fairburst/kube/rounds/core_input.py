@@ -14,6 +14,7 @@ from fairburst.kube.jobs.reserve import Reserve
 from fairburst.kube.rounds.cluster_state import Changes, ClusterState, vector
 from fairburst.kube.rounds.demands import DemandTable
 from fairburst.kube.rounds.governing import GoverningQueues
+from fairburst.kube.rounds.resync import ResyncRounds
 from fairburst.kube.rounds.view import ClusterView
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.policy.model import ClusterSnapshot
@@ -38,8 +39,9 @@ class CoreInput:
 
     def __init__(
         self, cluster: ClusterState, contained: Containment, reserve: Reserve | None, slots: SlotPlanner, reclaim: Reclaimer,
-        gates: UngatePlanner, largest_turn: float,
+        gates: UngatePlanner, resyncs: ResyncRounds, largest_turn: float,
     ) -> None:  # fmt: skip
+        self._resyncs = resyncs
         self._cluster = cluster
         self._reserve = reserve
         self._slots = slots
@@ -59,7 +61,7 @@ class CoreInput:
         """
         stale = self._read_nodes(view, changes, queues)
         self._find_managed(view, changes, queues)
-        view.changed_namespaces |= view.pods.expire(wall)
+        view.changed_namespaces |= view.pods.expire(wall) | self._resyncs.moved()
         view.changed_namespaces |= self._with_moved_ports(view.pods) | changes.defaults
         view.changed_namespaces |= self._slots.prepare(
             view.controllers, view.pods, queues.queue_set, self._cluster.pod_defaults, moved=changes.everything
@@ -75,7 +77,7 @@ class CoreInput:
         self.demands.refresh(
             view, again, self._slots.desired_pods, lambda requests: self._cluster.fitting(vector(resources, requests)), gated,
             self._cluster.lacking, lambda space: functools.partial(self._cluster.nodes_for, view.pods.ports, space),
-            self._cluster.pod_defaults,
+            self._cluster.pod_defaults, self._resyncs.stalled,
         )  # fmt: skip
         self.changed_namespaces = frozenset(view.changed_namespaces)
         self._later -= again

@@ -54,8 +54,10 @@ class DemandTable:
         lacking: Callable[[tuple[str, ...]], str],
         nodes_for: Callable[[str], NodesFor],
         defaults: Callable[[str], PodDefaults],
+        stalled: Mapping[str, Mapping[str, int]],
     ) -> None:
-        """Read the work of these namespaces again. `defaults`: what the API server adds to the pods of a namespace."""
+        """Read the work of these namespaces again. `defaults`: what the API server adds to the pods of a namespace; `stalled`: by
+        namespace, as `namespace_demand` takes it."""
         resources = view.pods.resources
         for namespace in namespaces:
             former = self.by_namespace.get(namespace, NamespaceDemand())
@@ -75,6 +77,7 @@ class DemandTable:
                     lacking=lacking,
                     nodes_for=nodes_for(namespace),
                     defaults=added,
+                    stalled=stalled.get(namespace, {}),
                 )
                 self._defaults[namespace] = added
             self.by_namespace.setdefault(namespace, NamespaceDemand())

@@ -10,18 +10,26 @@ from fairburst.kube.enforce.division import counted, leaves_out_small
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite, amounts
 from fairburst.kube.jobs.reserve import Reserve
+from fairburst.kube.queues.queue_set import QueueEntry
+from fairburst.kube.queues.specs import ThroughputQueueSpec
 from fairburst.kube.rounds.differences import Agenda
 from fairburst.kube.rounds.view import ClusterView, RoundContext, RoundPlan
 from fairburst.kube.usage.pod_usage import NamespaceUsage
 
 
 class ResyncRounds:
-    """Compares the pods that controllers lack with the room in their namespaces' quotas."""
+    """Compares the pods that controllers lack with the room in their namespaces' quotas.
+
+    stalled: by namespace of a throughput queue and uid, controllers that do not create the pods for which there is room, with the number of
+    pods that they had then.
+    """
 
     def __init__(self, reserve: Reserve | None, agenda: Agenda) -> None:
         self._reserve = reserve
         self._agenda = agenda
         self.planner = ResyncPlanner()
+        self.stalled: dict[str, dict[str, int]] = {}
+        self._moved = set[str]()
 
     def plan(self, round_: RoundContext, items: Sequence[ManagedNamespace], plan: RoundPlan) -> None:
         """Add the controllers to the plan."""
@@ -32,9 +40,27 @@ class ResyncRounds:
                 rooms[item.namespace] = self._rooms(round_.view, item, written)
         plan.resyncs, dues = self.planner.plan(rooms, round_.now)
         plan.refused = self.planner.refused
+        of_batch = {item.namespace for item in items if item.entry is not None and _lends_what_stalls(item.entry)}
+        for namespace in rooms:
+            self._note_stalled(namespace, self.planner.stalled(namespace) if namespace in of_batch else {}, round_.now)
         plan.due = min(plan.due, self.planner.due(round_.now))
         for namespace, due in dues.items():
             self._agenda.put(namespace, due)
+
+    def moved(self) -> set[str]:
+        """Return the namespaces whose stalled controllers have changed since the last call."""
+        moved, self._moved = self._moved, set()
+        return moved
+
+    def _note_stalled(self, namespace: str, stalled: dict[str, int], now: float) -> None:
+        """Note the stalled controllers of a namespace; a change makes its work be read again at once."""
+        if stalled != self.stalled.get(namespace, {}):
+            if stalled:
+                self.stalled[namespace] = stalled
+            else:
+                del self.stalled[namespace]
+            self._moved.add(namespace)
+            self._agenda.put(namespace, now)
 
     def pardon(self, now: float) -> None:
         """Look again at the controllers whose resync failed, because the API server answers again."""
@@ -51,6 +77,12 @@ class ResyncRounds:
         if not leaves_out_small(view.quotas.get(item.quota_key)):
             of_small = {name: min(limit, of_small.get(name, math.inf)) for name, limit in own.items()}
         return [Room(free, lacking, cause) for free, lacking in ((of_small, small), (own, others)) if lacking]
+
+
+def _lends_what_stalls(entry: QueueEntry) -> bool:
+    """Return whether stalled controllers lend their part: a latency queue is promised its own, an elastic one divides slots."""
+    spec = entry.queue.spec if entry.queue is not None else None
+    return isinstance(spec, ThroughputQueueSpec) and spec.elasticity is None
 
 
 def _free(view: ClusterView, written: Mapping[QuotaKey, QuotaWrite], key: QuotaKey, usage: NamespaceUsage) -> dict[str, float]:

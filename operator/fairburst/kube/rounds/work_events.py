@@ -43,8 +43,9 @@ FIRST_OBJECTS = 10  # of each queue that get Events; the others wait for these
 EVENTS_PER_SECOND = 5.0
 QUEUES_A_LOOK = 200  # 40 microseconds each
 LARGER_THAN_LEVEL = "LargerThanLevel"
+CREATES_NO_PODS = "ControllerCreatesNoPods"
 # As it is: no forecast is told.
-NEVER_STARTS = frozenset({LARGER_THAN_NODES, NOT_OFFERED, PORT_TAKEN, PODS_WITHOUT_REQUESTS, PRIORITY_CLASS_MISSING})
+NEVER_STARTS = frozenset({LARGER_THAN_NODES, NOT_OFFERED, PORT_TAKEN, PODS_WITHOUT_REQUESTS, PRIORITY_CLASS_MISSING, CREATES_NO_PODS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +198,7 @@ class _QueueSentence:
         self._not_offered, self._ports_taken = demand.not_offered, demand.ports.taken
         self._refused: Container[str] = demand.unrequested if PODS_WITHOUT_REQUESTS in obstacles else ()
         self._lacks_class = PRIORITY_CLASS_MISSING in obstacles
+        self._stalled: Container[str] = demand.stalled
         self._queue, self._decision, self._resources = queue, plan.result.decisions[row], plan.snapshot.resources
         self._demand = whole_demand(demand, plan.snapshot, row)
         self._usage = plan.snapshot.usage[row]
@@ -218,10 +220,12 @@ class _QueueSentence:
         return cause(self._decision, self._demand, self._usage, self._resources)
 
     def _refused_for(self, one: WaitingObject) -> str:
-        """Return why the API server refuses the object's pods whatever its queue gets; empty if it does not."""
+        """Return why no pods come whatever the object's queue gets: they are refused, or its controller creates none."""
         if f"{one.kind} {one.name}" in self._refused:
             return PODS_WITHOUT_REQUESTS
-        return PRIORITY_CLASS_MISSING if self._lacks_class and isinstance(one.of, Owner) else ""
+        if self._lacks_class and isinstance(one.of, Owner):
+            return PRIORITY_CLASS_MISSING
+        return CREATES_NO_PODS if one.uid in self._stalled else ""
 
     def event(self, one: WaitingObject, place: int, count: int, *, ordered: bool, start: StartForecast | None, wall: float) -> WorkEvent:
         reason, resource = self.cause(one)
@@ -239,6 +243,12 @@ class _QueueSentence:
             )
         elif reason == PRIORITY_CLASS_MISSING:
             why = "The API server refuses them: the queue's condition Enforced says which PriorityClass an administrator has to put back."
+        elif reason == CREATES_NO_PODS:
+            why = (
+                f"The queue has room for them, but the {one.kind} creates none, so its part of the pool is lent meanwhile. A Job waits "
+                "up to ten minutes after its pods have failed or were evicted. Otherwise the API server refuses them, for example because "
+                f"a LimitRange's maximum is too low: the {one.kind}'s event FailedCreate says why."
+            )
         elif reason == LARGER_THAN_LEVEL:
             too_large = oversize(one.name, one.need, self._resources, self._level)
             assert too_large is not None  # noqa: S101  the reason says so
@@ -261,9 +271,11 @@ def _may_wait(snapshot: ClusterSnapshot) -> BoolArray:
 
 
 def _cannot_start(governing: Sequence[QueueEntry], demands: Mapping[str, NamespaceDemand]) -> BoolArray:
-    """(N,) whether a queue has controllers whose pods no node could hold, or that request nothing; they may be no part of its demand."""
+    """(N,) whether a queue has controllers whose pods no node could hold, that request nothing or that create none; they may be no
+    part of its demand."""
     found = (demands.get(entry.space) for entry in governing)
-    return np.array([one is not None and bool(one.no_node or one.not_offered or one.unrequested) for one in found], dtype=np.bool_)
+    bad = (one is not None and bool(one.no_node or one.not_offered or one.unrequested or one.stalled) for one in found)
+    return np.fromiter(bad, dtype=np.bool_, count=len(governing))
 
 
 def behind_gates(entry: QueueEntry, gated: Callable[[str], Sequence[GatedPod]]) -> Sequence[GatedPod]:

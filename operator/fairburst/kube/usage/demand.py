@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from fairburst.bounds import MOST_AMOUNT, bounded_amount
@@ -85,7 +86,8 @@ class NamespaceDemand:
     desired_pods: every controller that wants or has pods. held: Jobs that fairburst has to start; `demand` includes them. waiting: pods
     without a node, future ones included, by the requests of one; a held Job counts as one, because it starts whole. The list is empty where
     pods wait that no object announces. created: when each controller with such work was created, None for work of unknown age.
-    ports: those that ask for host ports. resources: those that are counted.
+    ports: those that ask for host ports. resources: those that are counted. stalled: controllers whose missing pods are no demand, because
+    they create none although there is room.
     """
 
     demand: dict[str, float] = field(default_factory=dict)
@@ -102,6 +104,7 @@ class NamespaceDemand:
     created: set[str | None] = field(default_factory=set)
     ports: PortDemand = field(default_factory=PortDemand)
     resources: tuple[str, ...] = ()
+    stalled: set[str] = field(default_factory=set)
 
     def port_limit(self, *, alone: bool = False) -> PortLimit | None:
         """Return how few of the pods can run at a time for their host ports; None if all can. `alone`: if no others had these ports."""
@@ -165,6 +168,7 @@ def namespace_demand(
     lacking: Callable[[tuple[str, ...]], str] = lambda _: "",
     nodes_for: NodesFor = lambda *_: ANYWHERE,
     defaults: PodDefaults = NO_DEFAULTS,
+    stalled: Mapping[str, int] = MappingProxyType({}),
 ) -> NamespaceDemand:
     """Return the demand of one space.
 
@@ -175,7 +179,8 @@ def namespace_demand(
     controller's pods belong to other spaces of its namespace, because the controller's template or the queues have changed since.
     `former`: as the last call returned them for the same resources. A controller that has not changed since is not read again. `lacking`:
     the first of some uncounted resources that no node offers, empty if there is none. `nodes_for`: the nodes for pods with host ports.
-    `defaults`: what the API server adds to pods; `former` has to be empty after a change of them.
+    `defaults`: what the API server adds to pods; `former` has to be empty after a change of them. `stalled`: by uid, controllers that
+    create no pods at present, with the pods that they have.
     """
     stuck = StuckPods.of(usage, resources, fitting, lacking)
     result = NamespaceDemand(unit=dict(stuck.unit), without_node=dict(stuck.amounts), resources=resources)
@@ -189,6 +194,9 @@ def namespace_demand(
         owner = desired.owner
         requests, existing, apart = owner.requests, owner.existing, elsewhere(owner.uid)
         pods = max(wanted, existing, elastic.get(owner.uid, 0) if elastic else 0)
+        if stalled and stalled.get(owner.uid) == existing and pods > existing:
+            pods = existing
+            result.stalled.add(owner.uid)
         if pods:
             result.desired_pods.append(desired)
             result.created.add(controller.metadata.creation_timestamp)

@@ -1,0 +1,82 @@
+"""Controllers that create no pods although there is room, for failures of their pods or because the API server refuses them: what they
+do not use is others' meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from fairburst.kube.api.objects import Job
+from fairburst.kube.names import QUOTA_NAME
+from tests.support.objects import World, job, latency_spec, node, pod
+
+LONG = 60.0  # long enough to be stalled, shorter than the longest back-off after failures
+
+
+def site(kind: str = "ThroughputQueue", *, small_jobs: bool = False) -> World:
+    """A node of 16 cpu for two queues, each with a Job of more pods than fit. Neither has a pod yet."""
+    world = World(f"smallJobs: {{enabled: {str(small_jobs).lower()}}}", nodes=0)
+    world.nodes["", "node"] = node("node", cpu="16", memory="64Gi", pods="110")
+    world.queue(kind, "stuck", spec=latency_spec() if kind == "LatencyQueue" else {})
+    world.queue("ThroughputQueue", "other")
+    world.controller("Job", None, work("stuck"))
+    world.controller("Job", None, work("other"))
+    return world
+
+
+def work(where: str) -> Job:
+    return job(where, "work", 40, completions=40)
+
+
+def create(world: World, where: str) -> None:
+    """Create and bind the pods that the quota admits, as the Job's controller and the scheduler would."""
+    existing = world.view.pods.namespace(where).pods
+    for number in range(existing, min(int(world.quotas[where, QUOTA_NAME].status.hard["requests.cpu"]), 40)):
+        bound = sum(one.spec.node_name != "" for one in world.pods.values()) < 16
+        placed = {"node": "node", "phase": "Running"} if bound else {}
+        world.put(pod(where, f"work-{number}", owner=("Job", "work"), **placed))
+
+
+def serve(world: World, seconds: float, *creating: str) -> dict[str, float]:
+    """Let time pass, in which the controllers of these namespaces create pods. Return the demand by namespace at the end."""
+    until = world.now + seconds
+    while world.now < until:
+        plan = world.round()
+        for where in creating:
+            create(world, where)
+        world.after_due(plan)
+    snapshot = plan.snapshot
+    return {spec.name.partition("/")[0]: float(snapshot.demand[row][0]) for row, spec in enumerate(snapshot.queues)}
+
+
+def level(world: World, where: str) -> float:
+    plan = world.round()
+    return next(float(plan.result.level[row][0]) for row, spec in enumerate(plan.result.queues) if spec.name == f"{where}/queue")
+
+
+@pytest.mark.parametrize("small_jobs", [False, True])
+def test_what_a_controller_does_not_create_is_no_demand_after_a_while_and_others_use_its_share(small_jobs: bool) -> None:
+    world = site(small_jobs=small_jobs)
+    assert serve(world, 5.0, "other") == {"stuck": 16, "other": 16}
+    assert level(world, "other") == 8
+    assert serve(world, LONG, "other")["stuck"] == 0
+    assert level(world, "other") == 16
+
+
+def test_its_quota_keeps_room_and_its_demand_is_back_with_its_first_pod() -> None:
+    world = site()
+    serve(world, LONG, "other")
+    assert float(world.quotas["stuck", QUOTA_NAME].status.hard["requests.cpu"]) >= 8
+    world.put(pod("stuck", "work-0", owner=("Job", "work")))
+    assert serve(world, 1.0, "other")["stuck"] == 16
+    assert level(world, "stuck") == 8
+
+
+def test_a_controller_that_goes_on_creating_keeps_its_demand() -> None:
+    world = site()
+    assert serve(world, LONG, "stuck", "other") == {"stuck": 16, "other": 16}
+
+
+def test_what_a_burst_was_promised_waits_for_its_controller() -> None:
+    world = site("LatencyQueue")
+    serve(world, LONG, "other")
+    assert world.engine.demands["stuck"].demand["cpu"] == 40
