@@ -41,6 +41,22 @@ def saved(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def idle(tmp_path: Path) -> Path:
+    """The pool of `saved` without batch work."""
+    burst = [40.0, 40.0 * GI]
+    queues = (
+        latency("first/lq", 0.0, burst, 20.0, Sporadic(100.0)),
+        latency("second/lq", 1.0, burst, 20.0, Sporadic(100.0)),
+        throughput("one/tq", 2.0),
+    )
+    nothing = [[0.0, 0.0]] * 3
+    path = tmp_path / "idle.jsonl"
+    seen = snapshot(queues, [64.0, 64.0 * GI], nothing, nothing, [[1.0, GI]] * 3)
+    save_round(path, DecidedRound.of(seen, Memory(), PolicyConfig(expected_queues=4.0), 1_767_225_600.0))
+    return path
+
+
 def planned(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> dict[str, dict[str, Any]]:
     assert main(["plan", *arguments, "-o", "json"]) == status
     return {one["queue"]: one for one in json.loads(capsys.readouterr().out)}
@@ -83,6 +99,38 @@ class TestOnARecording:
         assert found["second/lq"]["class"]["after"] == "Hard"
         found = planned(capsys, "--from", str(saved), "--remove", "two")
         assert found["one/tq"]["given"]["after"] == pytest.approx(1.0)
+
+    def test_bursts_that_are_met_and_due_are_told_before_and_after(self, idle: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["plan", "--from", str(idle), "--capacity", "+30%"]) == 0
+        said = capsys.readouterr().out.splitlines()
+        assert said[0].endswith("BURSTS MET")
+        ends = {line.split()[0]: line[said[0].index("BURSTS MET") :] for line in said[1:4]}
+        assert ends == {"first/lq": "36 of 36", "second/lq": "0 of 36 -> 36 of 36", "one/tq": "-"}
+        assert "Bursts met, of those due within 60 min, from" in said[-2]
+        assert said[-1] == "No further batch work comes in these runs, because too few past Jobs are known."
+        bursts = planned(capsys, "--from", str(idle), "--capacity", "+30%", "--hours", "0.1")["second/lq"]["bursts"]
+        assert (bursts["before"]["met"], bursts["after"]["met"], bursts["after"]["due"]) == (0, 4, 4)
+        assert bursts["horizonSeconds"] == 360.0
+        assert planned(capsys, "--from", str(idle), "--capacity", "+30%")["one/tq"]["bursts"]["after"] is None
+
+    def test_bursts_that_would_be_missed_are_exit_status_4(self, idle: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["plan", "--from", str(idle), "--capacity", "-50%"]) == WORSE
+        said = capsys.readouterr()
+        assert "fairburst plan: first/lq would miss 36 bursts that it meets now: 0 of 36 instead of 36 of 36 due within 60 min." in said.err
+        assert "36 of 36 -> 0 of 36" in said.out
+
+    def test_without_a_horizon_no_burst_is_counted(self, idle: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["plan", "--from", str(idle), "--capacity", "+30%", "--hours", "0"]) == 0
+        assert "BURSTS" not in capsys.readouterr().out.upper()
+        assert "bursts" not in planned(capsys, "--from", str(idle), "--capacity", "+30%", "--hours", "0")["second/lq"]
+
+    def test_guessed_lengths_are_said_to_be_guesses_and_change_no_exit_status(
+        self, saved: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["plan", "--from", str(saved), "--capacity", "cpu=-30%"]) == 0
+        said = capsys.readouterr()
+        assert "No ended pods are known, so all lengths of batch work are guesses, and bursts missed do not change" in said.out
+        assert not said.err
 
     def test_weights_move_what_is_given(self, saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
         found = planned(capsys, "--from", str(saved), "--weight", "one=3")

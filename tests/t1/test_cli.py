@@ -138,11 +138,14 @@ def test_a_user_without_rights_is_told_so_in_one_line(site: LiveCluster, tmp_pat
 
 
 def test_what_plan_foretells_is_what_then_happens(site: LiveCluster, tmp_path: Path) -> None:
-    """A new queue joins the others: foretold and real classes are equal, shares of the pool within 3 %."""
+    """A new queue joins the others: foretold and real classes are equal, shares of the pool within 3 %, and bursts met.
+
+    Batch pods hold the pool, so that bursts of as many seconds as they have until their deadlines miss these. test_plan.py has met ones.
+    """
     more = queue("ThroughputQueue", {"weight": 3}, "more")
     more["metadata"].pop("creationTimestamp")
     (tmp_path / "queue.yaml").write_text(yaml.safe_dump(more))
-    told = {one["queue"]: one for one in asked(site, "plan", "-f", str(tmp_path / "queue.yaml"))}
+    told = {one["queue"]: one for one in asked(site, "plan", "-f", str(tmp_path / "queue.yaml"), "--hours", "0.04")}
     assert told["more/queue"]["change"] == "new"
     assert run(site, "snapshot", "save", str(tmp_path / "now.jsonl")).returncode == 0
     offline = {one["queue"]: one for one in asked(site, "plan", "-f", str(tmp_path / "queue.yaml"), "--from", str(tmp_path / "now.jsonl"))}
@@ -159,6 +162,18 @@ def test_what_plan_foretells_is_what_then_happens(site: LiveCluster, tmp_path: P
     for name, share in happened.items():
         assert abs(told[name]["share"]["after"] - share) < 0.03
         assert abs(offline[name]["share"]["after"] - share) < 0.03
+    latency_queues = ("lq-0", "lq-1")
+    site.create(*(job(where, "burst", 40, ONE_GI, seconds=20) for where in latency_queues))
+
+    def counted() -> dict[str, dict[str, int]] | None:
+        found = {where: site.status(where).get("history", {}) for where in latency_queues}
+        return found if all(one.get("bursts") for one in found.values()) else None
+
+    history = until(counted, PATIENCE_SECONDS, "bursts to be counted")
+    for where in latency_queues:
+        site.delete_jobs(where)
+        foretold = told[f"{where}/queue"]["bursts"]["after"]
+        assert (history[where].get("met", 0), history[where]["bursts"]) == (foretold["met"], foretold["due"]) == (0, 1)
 
 
 def test_what_explain_advises_makes_the_queue_hard(site: LiveCluster) -> None:

@@ -9,7 +9,7 @@ DONE = 0
 FAILED = 1  # the command failed, or found something wrong
 WRONG_ARGUMENTS = 2
 NO_CLUSTER = 3  # the cluster cannot be reached, refuses, or has no fairburst
-WORSE = 4  # `fairburst plan`: a queue would have less than before
+WORSE = 4  # `fairburst plan`: a queue would be worse off than before
 INTERRUPTED = 130
 
 STATUSES = {
@@ -17,7 +17,7 @@ STATUSES = {
     FAILED: "it failed, or found something that is not as it should be; the reason is on standard error",
     WRONG_ARGUMENTS: "wrong arguments; nothing was done",
     NO_CLUSTER: "the cluster cannot be reached, refuses the request, or has no fairburst",
-    WORSE: "`fairburst plan`: a queue would be promised less than before",
+    WORSE: "`fairburst plan`: a queue would be promised less than before, or miss bursts that it meets now",
     INTERRUPTED: "interrupted (Ctrl-C)",
 }
 

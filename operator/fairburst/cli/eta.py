@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from fairburst.kube.look import Look
 
 HORIZON_SECONDS = 7 * 86_400.0
-MOST_ENDED_PODS = 5_000
 _NEVER = {
     "LargerThanNodes": (
         "no node of the pool could hold one of its pods, even if it were empty.\nMake its pods smaller, or add larger nodes."
@@ -62,7 +61,7 @@ def eta(
 
 async def ask(client: ApiClient, cluster: Cluster, namespace: str, name: str, runs: int, seed: int) -> dict[str, Any]:
     """Return when the Job starts, as -o json prints it. Raises CommandError and ApiError."""
-    from fairburst.forecast.from_cluster import learn, state_of  # noqa: PLC0415  keeps `fairburst --help` quick
+    from fairburst.forecast.from_cluster import ended_pods, learn, state_of  # noqa: PLC0415  keeps `fairburst --help` quick
     from fairburst.forecast.intervals import Calibration  # noqa: PLC0415
     from fairburst.forecast.samples import start_samples  # noqa: PLC0415
     from fairburst.kube.queues.spaces import namespace_of  # noqa: PLC0415
@@ -75,8 +74,7 @@ async def ask(client: ApiClient, cluster: Cluster, namespace: str, name: str, ru
         raise CommandError(f"expected Job {name} in namespace {namespace}, found none", WRONG_ARGUMENTS)
     if all(spec.name.partition("/")[0] != namespace for spec in seen.round.snapshot.queues):
         raise CommandError(f"expected a queue that governs namespace {namespace}, found none; fairburst does not hold its work")
-    ended = await client.get_json("/api/v1/pods", {"fieldSelector": "status.phase=Succeeded", "limit": str(MOST_ENDED_PODS)})
-    known = learn(seen, ended.get("items") or [])
+    known = learn(seen, await ended_pods(client))
     state = state_of(seen, known)
     asked = f"{namespace}/{name}"
     present = next((one for one in state.jobs if one.name == asked), None)

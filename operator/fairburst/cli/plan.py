@@ -12,17 +12,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairburst.bounds import MOST_WEIGHT
+from fairburst.cli import plan_bursts
 from fairburst.cli.arguments import Form, OutputForm, readable_file
 from fairburst.cli.cluster import SYSTEM_NAMESPACE, Cluster, Context, Kubeconfig, Namespace, OperatorConfig, SystemNamespace
 from fairburst.cli.errors import WORSE, WRONG_ARGUMENTS, CommandError
 from fairburst.cli.output import Table, is_data, print_table, print_value
 
 if TYPE_CHECKING:
+    from fairburst.forecast.planned import Foretold
     from fairburst.kube.api.client import ApiClient
+    from fairburst.kube.look import Look, Reading
     from fairburst.kube.queues.listing import Queues
     from fairburst.policy.model import ClusterSnapshot
     from fairburst.whatif.rounds import DecidedRound, QueueChange
 
+MOST_HOURS = 24
 CLASSES = ("Hard", "Soft", "Elastic")
 _CAPACITY = re.compile(r"(?:(?P<resource>[^=]+)=)?(?P<percent>[+-]\d+(?:\.\d+)?)%")
 _PAIR = re.compile(r"(?P<queue>[^=]+)=(?P<value>[^=]+)")
@@ -40,6 +44,29 @@ class Asked:
     namespace: str | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Tried:
+    """A round without the change and with it. gone: the removed queues."""
+
+    before: DecidedRound
+    after: DecidedRound
+    gone: frozenset[str]
+
+    def changes(self) -> list[QueueChange]:
+        """Return the difference for each queue."""
+        from fairburst.whatif.rounds import changes  # noqa: PLC0415  keeps `fairburst --help` quick
+
+        return changes(self.before, self.after, self.gone)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Planned:
+    """The answer. bursts: None if no horizon was asked for."""
+
+    changes: list[QueueChange]
+    bursts: Foretold | None
+
+
 def plan(
     files: Annotated[
         list[Path] | None,
@@ -53,6 +80,9 @@ def plan(
     expect: Annotated[
         list[str] | None, typer.Option("--expect", metavar="QUEUE=CLASS", help="Exit status 4 unless the queue gets this class.")
     ] = None,
+    hours: Annotated[
+        float, typer.Option("--hours", min=0, max=MOST_HOURS, help="Count bursts that are due within these hours; 0: count none.")
+    ] = 1.0,
     recording: Annotated[
         Path | None,
         typer.Option("--from", metavar="FILE", callback=readable_file, help="The last round of a recording instead of a cluster."),
@@ -64,7 +94,10 @@ def plan(
     config: OperatorConfig = None,
     system_namespace: SystemNamespace = SYSTEM_NAMESPACE,
 ) -> int:
-    """Say what changes would do to every queue, by deciding again. Writes nothing; exit status 4 if a queue would be promised less."""
+    """Say what changes would do to every queue and its next bursts.
+
+    Writes nothing. Exit status 4 if a queue would be promised less, or miss bursts that it meets now.
+    """
     asked = Asked(
         tuple(_manifests(files or [], namespace)),
         dict(factor(text) for text in capacity or []),
@@ -79,34 +112,56 @@ def plan(
         from fairburst.cli.snapshots import last_round  # noqa: PLC0415  keeps `fairburst --help` quick
 
         before = last_round(recording)
-        found = tried(before, _with_objects(before.snapshot, asked.objects), asked)
+        trial = tried(before, _with_objects(before.snapshot, asked.objects), asked)
+        bursts = plan_bursts.of_recording(trial.before, trial.after, hours) if hours else None
+        found = Planned(trial.changes(), bursts)
     else:
         cluster = Cluster(kubeconfig, context, config, system_namespace)
-        found = cluster.ask(lambda client: ask(client, cluster, asked))
+        found = cluster.ask(lambda client: ask(client, cluster, asked, hours))
     _print(found, output)
     return verdict(found, asked)
 
 
-async def ask(client: ApiClient, cluster: Cluster, asked: Asked) -> list[QueueChange]:
+async def ask(client: ApiClient, cluster: Cluster, asked: Asked, hours: float = 0.0) -> Planned:
     """Decide with the changes and without, and return the difference for each queue. Raises CommandError and ApiError."""
     from fairburst.kube.look import decided, read_cluster  # noqa: PLC0415
-    from fairburst.kube.queues.queue_set import pool_name  # noqa: PLC0415
 
     reading = await read_cluster(client, await cluster.settings(client))
-    before = await decided(client, reading, reading.queues)
-    if not asked.objects:
-        return tried(before.round, before.round.snapshot, asked)
-    queues, pool = _merged(reading.queues, asked.objects), reading.config.pool.name
+    seen = await decided(client, reading, reading.queues)
+    changed = await decided(client, reading, _merged_with(reading, asked)) if asked.objects else seen
+    _refuse_problems(changed, asked)
+    trial = tried(seen.round, changed.round.snapshot, asked)
+    bursts = await _bursts(client, trial, seen, changed, hours) if hours else None
+    return Planned(trial.changes(), bursts)
+
+
+async def _bursts(client: ApiClient, trial: Tried, seen: Look, changed: Look, hours: float) -> Foretold:
+    from fairburst.forecast.from_cluster import ended_pods, learn  # noqa: PLC0415
+
+    ended = await ended_pods(client)
+    known = learn(seen, ended)
+    after = known if changed is seen else learn(changed, ended)
+    return plan_bursts.of_cluster((trial.before, seen, known), (trial.after, changed, after), trial.gone, hours)
+
+
+def _merged_with(reading: Reading, asked: Asked) -> Queues:
+    """Return the cluster's queues with those of the manifests. Raises CommandError for a queue of another pool."""
+    from fairburst.kube.queues.queue_set import pool_name  # noqa: PLC0415
+
+    pool = reading.config.pool.name
     for obj in asked.objects:
         if (other := pool_name(obj)) != pool:
             raise CommandError(f"{_called(obj)}: expected pool {pool}, whose operator is asked, found {other}", WRONG_ARGUMENTS)
-    after = await decided(client, reading, queues)
-    problems = {one.key[1:]: one.problem for one in after.plan.queue_set.entries if one.problem is not None}
+    return _merged(reading.queues, asked.objects)
+
+
+def _refuse_problems(changed: Look, asked: Asked) -> None:
+    """Raise CommandError for a queue of the manifests that cannot take part."""
+    problems = {one.key[1:]: one.problem for one in changed.plan.queue_set.entries if one.problem is not None}
     for obj in asked.objects:
         problem = problems.get((obj["metadata"]["namespace"], obj["metadata"]["name"]))
         if problem is not None:
             raise CommandError(f"{_called(obj)}: {problem.message}", WRONG_ARGUMENTS)
-    return tried(before.round, after.round.snapshot, asked)
 
 
 def _merged(queues: Queues, objects: Sequence[Mapping[str, Any]]) -> Queues:
@@ -120,12 +175,12 @@ def _merged(queues: Queues, objects: Sequence[Mapping[str, Any]]) -> Queues:
     return found
 
 
-def tried(before: DecidedRound, snapshot: ClusterSnapshot, asked: Asked) -> list[QueueChange]:
-    """Decide `snapshot`, which has the manifests, with the other changes too. Return the differences from `before`."""
+def tried(before: DecidedRound, snapshot: ClusterSnapshot, asked: Asked) -> Tried:
+    """Decide `snapshot`, which has the manifests, with the other changes too, and the snapshot of `before` without any."""
     import numpy as np  # noqa: PLC0415
 
     from fairburst.cli.snapshots import row_called  # noqa: PLC0415
-    from fairburst.whatif.rounds import changes, with_capacity, with_spec, without_queue  # noqa: PLC0415
+    from fairburst.whatif.rounds import with_capacity, with_spec, without_queue  # noqa: PLC0415
 
     before = before.again(before.snapshot)
     for name, weight in asked.weights.items():
@@ -139,7 +194,7 @@ def tried(before: DecidedRound, snapshot: ClusterSnapshot, asked: Asked) -> list
             raise CommandError(f"--capacity: expected one of {', '.join(snapshot.resources)}, found {name}", WRONG_ARGUMENTS)
     factors = [asked.factors.get(name, asked.factors.get("", 1.0)) for name in snapshot.resources]
     after = before.again(with_capacity(snapshot, np.array(factors)))
-    return changes(before, after, frozenset(snapshot.queues[row].name for row in gone))
+    return Tried(before, after, frozenset(snapshot.queues[row].name for row in gone))
 
 
 def _with_objects(snapshot: ClusterSnapshot, objects: Sequence[Mapping[str, Any]]) -> ClusterSnapshot:
@@ -230,9 +285,9 @@ def _class(text: str) -> str:
     return text
 
 
-def verdict(found: Sequence[QueueChange], asked: Asked) -> int:
+def verdict(planned: Planned, asked: Asked) -> int:
     """Print the objections to the change. Return 4 if there are any."""
-    against = []
+    against, found = [], planned.changes
     tried_names = {f"{obj['metadata']['namespace']}/{obj['metadata']['name']}" for obj in asked.objects}
     for one in found:
         is_tried = one.queue in tried_names or any(_is_called(one.queue, name, asked) for name in asked.weights)
@@ -242,6 +297,8 @@ def verdict(found: Sequence[QueueChange], asked: Asked) -> int:
             against.append(f"the change of {one.queue} would be refused. {one.message}")
         elif one.queue in tried_names and one.after is None:
             against.append(f"{one.queue} would not be admitted. {one.message}")
+        if (missed := plan_bursts.objection(planned.bursts, one)) is not None:
+            against.append(missed)
         wanted = next((value for name, value in asked.expected.items() if _is_called(one.queue, name, asked)), None)
         if wanted is not None and one.is_gone:
             against.append(f"{one.queue} would be gone, expected {wanted}.")
@@ -262,26 +319,30 @@ def _is_called(queue: str, name: str, asked: Asked) -> bool:
     return name == queue or (name in queue.split("/") and asked.namespace in (None, within))
 
 
-def _print(found: Sequence[QueueChange], form: Form) -> None:
+def _print(planned: Planned, form: Form) -> None:
+    found, bursts = planned.changes, planned.bursts
     if is_data(form):
-        print_value([as_data(one) for one in found], form)
+        print_value(as_data(planned), form)
         return
-    changed = [one for one in found if one.is_changed or form == "wide"]
-    if not changed:
+    changed = [one for one in found if one.is_changed or plan_bursts.differs(bursts, one) or form == "wide"]
+    if changed:
+        head = ("QUEUE", "CLASS", "SHARE", "LEVEL", "GIVEN NOW", *(("BURSTS MET",) if bursts else ()))
+        print_table(Table(head, [_line(one, bursts) for one in changed]), form)
+        sys.stdout.write(
+            f"\n{len(changed)} of {len(found)} queues change. Parts are of the pool's capacity; the level is what a quota admits.\n"
+        )
+    else:
         sys.stdout.write(f"No queue of {len(found)} would notice.\n")
-        return
-    head = ("QUEUE", "CLASS", "SHARE", "LEVEL", "GIVEN NOW")
-    print_table(Table(head, [_line(one) for one in changed]), form)
-    sys.stdout.write(
-        f"\n{len(changed)} of {len(found)} queues change. Parts are of the pool's capacity; the level is what a quota admits.\n"
-    )
+    if changed and bursts is not None and (bursts.before or bursts.after):
+        sys.stdout.writelines(f"{line}\n" for line in plan_bursts.notes(bursts))
 
 
-def _line(one: QueueChange) -> tuple[str, ...]:
+def _line(one: QueueChange, bursts: Foretold | None) -> tuple[str, ...]:
     was = "new" if one.is_new else _word(one.before)
     now = "gone" if one.is_gone else _word(one.after)
     pairs = ((one.share_before, one.share_after), (one.level_before, one.level_after), (one.allocated_before, one.allocated_after))
-    return (one.queue, was if was == now else f"{was} -> {now}", *(_parts(*pair) for pair in pairs))
+    met = () if bursts is None else (plan_bursts.cell(bursts, one),)
+    return (one.queue, was if was == now else f"{was} -> {now}", *(_parts(*pair) for pair in pairs), *met)
 
 
 def _parts(before: float, after: float) -> str:
@@ -292,8 +353,13 @@ def _word(granted: Any) -> str:
     return "not admitted" if granted is None else str(granted.value)
 
 
-def as_data(one: QueueChange) -> dict[str, Any]:
-    """Return a change as it is printed with -o json."""
+def as_data(planned: Planned) -> list[dict[str, Any]]:
+    """Return the changes as they are printed with -o json."""
+    bursts = planned.bursts
+    return [_change_data(one) | ({} if bursts is None else {"bursts": plan_bursts.as_data(bursts, one)}) for one in planned.changes]
+
+
+def _change_data(one: QueueChange) -> dict[str, Any]:
     return {
         "queue": one.queue,
         "change": "new" if one.is_new else "gone" if one.is_gone else "changed" if one.is_changed else "same",

@@ -7,7 +7,8 @@ that arrive later are drawn too, because they may take room from waiting ones.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from bisect import bisect_right
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -42,7 +43,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ComingBurst:
-    """A burst that arrives in a run at this time of the simulator's clock. The queue has no other arrivals in that run."""
+    """A burst that arrives in a run at this time of the simulator's clock. A queue with such bursts has no other arrivals in that run."""
 
     queue: str
     at: float
@@ -54,7 +55,7 @@ class Forward(Simulation):
     """A run that starts from a state. judged: latency queues whose next deadline counts; `held` has by queue whether it was met."""
 
     def __init__(
-        self, state: State, durations: Durations, arrivals: Arrivals, draw: np.random.Generator, burst: ComingBurst | None = None,
+        self, state: State, durations: Durations, arrivals: Arrivals, draw: np.random.Generator, bursts: Sequence[ComingBurst] = (),
         judged: Collection[str] = (),
     ) -> None:  # fmt: skip
         scenario = Scenario(state.cluster, state.queues, config=state.config)
@@ -65,19 +66,19 @@ class Forward(Simulation):
         self.some_whole = any(job.whole for job in state.jobs)
         self.live = {job.name: self._resume(job) for job in state.jobs}
         self.waiting = {name: sum(job.pending) for name, job in self.live.items()}
-        alone = () if burst is None else (burst.queue,)
+        alone = {burst.queue for burst in bursts}
         queues = [queue for queue in arrivals.queues if queue in self.row_of and queue not in alone]
-        self.coming = {queue: arrivals.stream(queue, state.now, draw) for queue in queues}
+        self.coming = {queue: arrivals.stream(queue, state.now, self._draw_for(queue)) for queue in queues}
         for queue in self.coming:
             self._expect_next(queue)
         self.held: dict[str, bool] = {}
         self.before = {queue: (entry.met, entry.missed) for queue in judged if (entry := self.memory.queues.get(queue)) is not None}
-        self.fine_from = math.inf
-        self.looks = sorted(at + JUDGED_AFTER for at in map(self._open_deadline, self.before) if at > self.now)
-        if burst is not None:
+        self.fine_from = min((burst.at for burst in bursts), default=math.inf)
+        deadlines = [at for at in map(self._open_deadline, self.before) if at > self.now]
+        deadlines += [burst.at + burst.deadline_seconds for burst in bursts]
+        self.looks = sorted([burst.at for burst in bursts] + [at + JUDGED_AFTER for at in deadlines])
+        for burst in bursts:
             self._push(burst.at, Kind.ARRIVAL, Submission(burst.at, burst.queue, burst.job))
-            self.fine_from = burst.at
-            self.looks = [burst.at, burst.at + burst.deadline_seconds + JUDGED_AFTER]
 
     def first_starts(self, asked: Mapping[str, Asked], until: float, budget: Budget | None = None) -> dict[str, float]:
         """Return the start of each task in `asked`, infinite if after `until`. The run ends once all are known. Raises OutOfTimeError."""
@@ -87,7 +88,7 @@ class Forward(Simulation):
             for key in [key for key, one in open_.items() if self.waiting[one.job] - sum(self.live[one.job].pending) >= one.place]:
                 starts[key] = self.now
                 del open_[key]
-            time = min(self.heap[0][0] if self.heap else math.inf, self.wake, self.looks[0] if self.looks else math.inf)
+            time = self._next_time()
             if time > until or not (open_ or self.held.keys() < self.before.keys()):
                 break
             if budget is not None:
@@ -95,6 +96,14 @@ class Forward(Simulation):
             self._advance(time)
             self._round_if_due(time)
         return starts
+
+    def _next_time(self) -> float:
+        """Return the time of the next event or round."""
+        return min(self.heap[0][0] if self.heap else math.inf, self.wake, self.looks[0] if self.looks else math.inf)
+
+    def _draw_for(self, queue: str) -> np.random.Generator:  # noqa: ARG002  a subclass has one for each queue
+        """Return the generator from which the durations and arrivals of a queue are drawn."""
+        return self.draw
 
     def _open_deadline(self, queue: str) -> float:
         """Return the deadline of the queue's open window, in the simulator's time; negative infinity without one."""
@@ -139,7 +148,7 @@ class Forward(Simulation):
     @override
     def _next_round(self, time: float) -> float:
         if self.looks and time >= self.looks[0]:
-            self.looks = [at for at in self.looks if at > time]
+            del self.looks[: bisect_right(self.looks, time)]
             return time
         begun = self.fine_from if self.last_round >= self.fine_from else self.begun
         return max(time, self.last_round + COARSER * (self.last_round - begun))
@@ -181,7 +190,7 @@ class Forward(Simulation):
             elapsed = max((self.now - started for _, started in stage.running), default=0.0)
             drawn = stage.seconds
             if drawn is None or drawn <= elapsed:
-                drawn = self.durations.draw(state.queue, stage.tasks, elapsed, self.draw)
+                drawn = self.durations.draw(state.queue, stage.tasks, elapsed, self._draw_for(state.queue))
             seconds.append(drawn * stage.waves)
         left = [stage.waiting + sum(count for count, _ in stage.running) for stage in state.stages]
         stages = tuple(
@@ -216,7 +225,7 @@ class Forward(Simulation):
         stages = tuple(
             replace(
                 stage,
-                seconds=self.durations.draw(queue, stage.tasks, 0.0, self.draw),
+                seconds=self.durations.draw(queue, stage.tasks, 0.0, self._draw_for(queue)),
                 demand=scaled(stage.demand, self.factors),
             )
             for stage in job.stages

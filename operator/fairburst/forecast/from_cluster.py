@@ -16,6 +16,7 @@ import numpy as np
 from fairburst.forecast.learned import Arrivals, Durations
 from fairburst.forecast.state import ENDLESS_SECONDS, JobState, StageState, State
 from fairburst.forecast.units import in_countable_units
+from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.objects import Job, Pod, controller_of
 from fairburst.kube.forecasts.ended_pods import pods_of, run_of, started_of
 from fairburst.kube.look import Look
@@ -28,6 +29,8 @@ from fairburst.kube.workloads.job import is_held
 from fairburst.sim.cluster import one_machine
 from fairburst.sim.engine import EPOCH
 from fairburst.sim.workload import DagJob, Stage
+
+MOST_ENDED_PODS = 5_000
 
 
 @dataclass(slots=True)
@@ -66,9 +69,22 @@ def learn(seen: Look, ended: Iterable[Mapping[str, Any]]) -> Known:
     return known
 
 
+async def ended_pods(client: ApiClient) -> Sequence[Mapping[str, Any]]:
+    """Return ended pods that the cluster still lists, as JSON. Raises ApiError."""
+    ended = await client.get_json("/api/v1/pods", {"fieldSelector": "status.phase=Succeeded", "limit": str(MOST_ENDED_PODS)})
+    return ended.get("items") or []
+
+
 def state_of(seen: Look, known: Known) -> State:
-    """Return the present state. Jobs are named "namespace/name". Pods of other owners never end."""
+    """Return the present state."""
     snapshot = seen.round.snapshot
+    cluster = one_machine(snapshot.resources, snapshot.live_capacity.tolist())
+    now = seen.round.now - EPOCH
+    return in_countable_units(State(cluster, snapshot.queues, seen.round.config, seen.round.memory, jobs_of(seen, known), now))
+
+
+def jobs_of(seen: Look, known: Known) -> tuple[JobState, ...]:
+    """Return the present work. Jobs are named "namespace/name". Pods of other owners never end."""
     pods: dict[tuple[str, str], list[Pod]] = defaultdict(list)
     for pod in seen.view.stored_pods.values():
         owner = controller_of(pod.metadata)
@@ -86,10 +102,7 @@ def state_of(seen: Look, known: Known) -> State:
         for job in ordered:
             if not job.finished:
                 jobs.append(_job(job, queue, pods[job.metadata.namespace, job.metadata.name], seen, known))
-    cluster = one_machine(snapshot.resources, snapshot.live_capacity.tolist())
-    now = seen.round.now - EPOCH
-    work = tuple(one for one in jobs if one.stages)
-    return in_countable_units(State(cluster, snapshot.queues, seen.round.config, seen.round.memory, work, now))
+    return tuple(one for one in jobs if one.stages)
 
 
 def fits_a_node(seen: Look, job: Job) -> bool:

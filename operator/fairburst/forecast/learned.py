@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -72,6 +72,10 @@ class Arrivals:
     def queues(self) -> list[str]:
         """Return the queues whose next jobs can be predicted."""
         return [queue for queue, jobs in self._jobs.items() if len(jobs) >= ENOUGH and jobs[-1][0] > jobs[0][0]]
+
+    def without(self, queues: Collection[str]) -> Arrivals:
+        """Return the arrivals of all other queues."""
+        return Arrivals({queue: jobs for queue, jobs in self._jobs.items() if queue not in queues})
 
     def stream(self, queue: str, now: float, draw: np.random.Generator) -> Iterator[tuple[float, DagJob]]:
         """Yield the seconds to each next job of a queue, and the job: the past from a random moment on, so that crowded times stay crowded.

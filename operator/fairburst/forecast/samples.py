@@ -83,7 +83,7 @@ def part_met(
     for number in range(runs):
         draw = np.random.default_rng((seed, number))
         coming = burst(draw)
-        run = Forward(state, durations, arrivals, draw, coming, [coming.queue])
+        run = Forward(state, durations, arrivals, draw, [coming], [coming.queue])
         try:
             run.first_starts({}, coming.at + coming.deadline_seconds + 1.0, budget)
         except OutOfTimeError:

@@ -51,8 +51,8 @@ class Questions:
             raise CommandError(error.message) from None
         if not (asked.factors or asked.removed or asked.weights):
             raise CommandError("expected a change to try: capacity, a queue to remove, or a weight; found none")
-        changes = await self._ask(lambda: self._cluster.ask(lambda client: plan.ask(client, self._cluster, asked)))
-        return [plan.as_data(one) for one in changes]
+        found = await self._ask(lambda: self._cluster.ask(lambda client: plan.ask(client, self._cluster, asked)))
+        return plan.as_data(found)
 
     async def _start(self, namespace: str, name: str) -> dict[str, Any]:
         """Forecast a Job's start. A person who may not read the whole cluster is told where the operator's forecast is."""
