@@ -169,6 +169,12 @@ def test_a_run_that_takes_too_many_rounds_shortens_the_horizon_of_both_sides(mon
     assert sum(one.due for one in told(before, before, 10.0).before.values()) <= 4
 
 
+def test_without_a_due_burst_nothing_runs() -> None:
+    one = decided(BATCH, demand=[20.0], usage=[20.0])
+    found = told(one, one)
+    assert (found.before, found.after, found.runs) == ({}, {}, 0)
+
+
 def test_the_same_question_has_the_same_answer() -> None:
     before = site()
     jobs = jobs_of(before)

@@ -122,7 +122,7 @@ def foretell(before: Side, after: Side, seconds: float, *, seed: int = 1) -> For
     sides = [_Prepared.of(side, seconds) for side in (before, after)]
     horizon, cost = min(side.horizon for side in sides), 0.0
     outcomes: list[list[Mapping[Due, bool]]] = [[], []]
-    for number in range(RUNS):
+    for number in range(RUNS if any(side.bursts or side.open for side in sides) else 0):
         runs = [side.run((seed, number)) for side in sides]
         for run, found in zip(runs, outcomes, strict=True):
             horizon = min(horizon, run.judge(horizon))
@@ -145,7 +145,7 @@ def foretell(before: Side, after: Side, seconds: float, *, seed: int = 1) -> For
 def _counted(outcomes: Sequence[Mapping[Due, bool]], until: float) -> dict[str, Met]:
     """Return the outcomes by queue, of the bursts that are due by `until`."""
     found: dict[str, dict[float, float]] = {}
-    for due in outcomes[0]:
+    for due in outcomes[0] if outcomes else ():
         if due.deadline <= until:
             found.setdefault(due.queue, {})[due.opens] = sum(one[due] for one in outcomes) / len(outcomes)
     return {queue: Met(part) for queue, part in found.items()}
