@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,7 +30,7 @@ from fairburst.policy.drf import (
     within_limit,
 )
 from fairburst.policy.explain import AdmissionDecisions, QueueDecisions, Round
-from fairburst.policy.holding import Limits, holds, lead_times, limit_growth
+from fairburst.policy.holding import Held, Limits, holds, lead_times, limit_growth
 from fairburst.policy.model import ClusterSnapshot, EventKind, Memory, PolicyConfig, RoundEvent, RoundResult
 from fairburst.policy.paf.jobs import SlotDivision
 from fairburst.policy.passes import sort_into_passes
@@ -69,12 +70,7 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
         return quiet, memory
     snapshot = replace(snapshot, demand=by_resource(snapshot.demand), usage=by_resource(snapshot.usage), unit=by_resource(snapshot.unit))
     check(snapshot, config, now)
-    events: list[RoundEvent] = []
-    next_order = memory.next_admission_order
-    if memory.columns is None or needs_admission(snapshot, memory.columns, config):
-        columns, next_order, events = settle(snapshot, memory, config, now)
-    else:
-        columns = memory.columns.copy()
+    columns, next_order, events = _admit(snapshot, memory, config, now)
     inverse = inverse_capacity(np.where(snapshot.committed_capacity > 0, snapshot.committed_capacity, snapshot.live_capacity))
     wanted = _wanted(columns, snapshot)
     wants = row_any_above(wanted, 0.0)
@@ -93,40 +89,27 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     spent = spending.newly_spent(columns, current, account)
     charge, columns = _charge(columns, snapshot, allocation, guaranteed, inverse, now, spent, None if hold is None else hold.cost)
     events += _spent_events(columns, spent)
-    boundary = min(windows.next_boundary(columns, current, account, now), _next_turn(columns, now))
     level = _level(columns, inputs, allocation, account)
     slots, level = slot_round(snapshot, columns.declared.row_of, allocation, level) if snapshot.elastic_jobs else (None, level)
     dress, dress_memory = _dress(columns, snapshot, allocation, level, memory.dress, config, now)
-    if dress is not None:
-        boundary = min(boundary, dress.next_boundary)
     if dress_memory is not None and snapshot.jobs is not None:
         dress_memory = replace(dress_memory, lead_times=lead_times(columns, snapshot, dress_memory, hold, current, now))
-    if hold is not None:
-        boundary = min(boundary, hold.until)
     if limits is not None:
         level, dress = _close(limits, level, dress)
-    if not (wants.any() or columns.ledger_rate.any() or columns.delivered_rate.any() or snapshot.usage.any() or snapshot.demand.any()):
-        columns = replace(
-            columns,
-            quiet=Quiet(
-                boundary,
-                snapshot.live_capacity.copy(),
-                snapshot.unit.copy() if snapshot.unit.any() else None,
-                level,
-                account.fair,
-                account.budget,
-            ),
-        )
+    boundary = _next_boundary(columns, current, account, hold, dress, now)
+    columns = _note_quiet(columns, snapshot, wants, level, account, boundary)
     view = Round(snapshot, config, columns, allocation, guaranteed, level, charge, account.fair, account.budget, account.unspent, now)
-    reported = tuple(_with_numbers(view, event) for event in events)
-    lead_time = () if hold is None else hold.decisions
     new_memory = Memory(RememberedQueues(columns, AdmissionDecisions(view)), next_order, columns, dress_memory)
-    result = _result(view, reported, boundary, dress, slots)
     held_back = _either(None if limits is None else limits.held_back, making_room)
-    promised = _promised(inputs, guaranteed)
-    if lead_time or promised is not None or held_back is not None:
-        result = replace(result, lead_time=lead_time, held_back=held_back, promised=promised)
-    return result, new_memory
+    return _result(view, events, boundary, dress, slots, hold, held_back, _promised(inputs, guaranteed)), new_memory
+
+
+def _admit(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now: float) -> tuple[Columns, int, list[RoundEvent]]:
+    """Return columns that the round may write, the order of the next admission, and the events, after admission if its inputs have
+    changed."""
+    if memory.columns is None or needs_admission(snapshot, memory.columns, config):
+        return settle(snapshot, memory, config, now)
+    return memory.columns.copy(), memory.next_admission_order, []
 
 
 def _either(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
@@ -166,15 +149,38 @@ def _close(limits: Limits, level: FloatArray, dress: DressResult | None) -> tupl
     return level, replace(dress, small_level=np.where(limits.closed[:, None], level, np.minimum(dress.small_level, level)))
 
 
+def _next_boundary(
+    columns: Columns, current: Current, account: Account, hold: Held | None, dress: DressResult | None, now: float
+) -> float:  # fmt: skip
+    """Return the earliest time at which a window, a turn, the hold or a phase of DRESS changes by itself."""
+    boundary = min(windows.next_boundary(columns, current, account, now), _next_turn(columns, now))
+    if dress is not None:
+        boundary = min(boundary, dress.next_boundary)
+    return boundary if hold is None else min(boundary, hold.until)
+
+
+def _note_quiet(
+    columns: Columns, snapshot: ClusterSnapshot, wants: BoolArray, level: FloatArray, account: Account, boundary: float
+) -> Columns:  # fmt: skip
+    """Return the columns with what the next round repeats until `boundary`, if in this one there was no demand, no use and no charge."""
+    if wants.any() or columns.ledger_rate.any() or columns.delivered_rate.any() or snapshot.usage.any() or snapshot.demand.any():
+        return columns
+    unit = snapshot.unit.copy() if snapshot.unit.any() else None
+    return replace(columns, quiet=Quiet(boundary, snapshot.live_capacity.copy(), unit, level, account.fair, account.budget))
+
+
 def _result(
-    view: Round, events: tuple[RoundEvent, ...], boundary: float, dress: DressResult | None = None, slots: SlotDivision | None = None
-) -> RoundResult:
+    view: Round, events: Sequence[RoundEvent], boundary: float, dress: DressResult | None = None, slots: SlotDivision | None = None,
+    hold: Held | None = None, held_back: BoolArray | None = None, promised: FloatArray | None = None,
+) -> RoundResult:  # fmt: skip
     return RoundResult(
         now=view.now, queues=view.snapshot.queues, classes=view.columns.classes, allocation=view.allocation,
-        guaranteed=view.guaranteed, level=view.level, charge_rate=view.charge, events=events,
+        guaranteed=view.guaranteed, level=view.level, charge_rate=view.charge,
+        events=tuple([_with_numbers(view, event) for event in events]),
         next_boundary=max(boundary, view.now + TIME_STEP_SECONDS), decisions=QueueDecisions(view),
         small_level=None if dress is None else dress.small_level,
         reserve_ratio=None if dress is None else dress.reserve_ratio, dress=dress,
+        lead_time=() if hold is None else hold.decisions, held_back=held_back, promised=promised,
         slots=() if slots is None else slots.decisions, moved={} if slots is None else slots.moved,
     )  # fmt: skip
 

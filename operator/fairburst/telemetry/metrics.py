@@ -40,7 +40,10 @@ class Metrics:
         self._capacity_gauges()
         self._reserve_gauges()
         self._elastic_gauges()
-        self._loop_metrics()
+        self._round_metrics()
+        self._gate_metrics()
+        self._write_metrics()
+        self._webhook_metrics()
         self._forecast_metrics()
 
     def _capacity_gauges(self) -> None:
@@ -115,7 +118,7 @@ class Metrics:
             "fairburst_forecast_processor_seconds_total", "Processor time of the forecaster's answers, in seconds."
         )
 
-    def _loop_metrics(self) -> None:
+    def _round_metrics(self) -> None:
         gauge = partial(Gauge, registry=self.registry)
         counter = partial(Counter, registry=self.registry)
         histogram = partial(Histogram, registry=self.registry)
@@ -141,6 +144,9 @@ class Metrics:
             "fairburst_round_seconds", "Time of one round: snapshot, decision, plan, writes.", buckets=_ROUND_BUCKETS
         )
         self.reaction_seconds = histogram("fairburst_reaction_seconds", "From an event to the start of its round.", buckets=_ROUND_BUCKETS)
+
+    def _gate_metrics(self) -> None:
+        histogram = partial(Histogram, registry=self.registry)
         self.queue_patch_seconds = histogram(
             "fairburst_queue_patch_seconds", "Gates: from the event that lets a pod go to its patch being sent.", buckets=_UNGATE_BUCKETS
         )
@@ -154,6 +160,9 @@ class Metrics:
             "Gates: from a pod's creation, a time in whole seconds, to its gate's removal.",
             buckets=_UNGATE_BUCKETS,
         )
+
+    def _write_metrics(self) -> None:
+        counter = partial(Counter, registry=self.registry)
         self.refused = counter(
             "fairburst_refused_controllers_total",
             "How often a controller was found to want pods for which its queue's quota has no room; each such time costs it a back-off.",
@@ -171,22 +180,29 @@ class Metrics:
         )
         self.queue_watch_restarts = counter("fairburst_queue_watch_restarts_total", "Restarts of the queue watch.")
         self.informer_relists = counter("fairburst_informer_relists_total", "Full lists by resource.", ["resource"])
+        self.quotas_out_of_sync = Gauge(
+            "fairburst_quotas_out_of_sync",
+            "Quotas whose enforced values differed from the written ones in the last round.",
+            registry=self.registry,
+        )
+
+    def _webhook_metrics(self) -> None:
+        counter = partial(Counter, registry=self.registry)
         self.admission_reviews = counter(
             "fairburst_admission_reviews_total",
             "Requests to the admission webhook by result (patched, left, error, not ready).",
             ["result"],
         )
-        self.admission_seconds = histogram(
+        self.admission_seconds = Histogram(
             "fairburst_admission_seconds",
             "Seconds from an admission review to its answer, without the network.",
             buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0),
+            registry=self.registry,
         )
-        self.admission_certificate_valid = gauge(
+        self.admission_certificate_valid = Gauge(
             "fairburst_admission_certificate_valid",
             "1 if the webhook's certificate was good at the last check, a minute ago at most; 0 if not, or where no webhook is served.",
-        )
-        self.quotas_out_of_sync = gauge(
-            "fairburst_quotas_out_of_sync", "Quotas whose enforced values differed from the written ones in the last round."
+            registry=self.registry,
         )
 
     def lead(self) -> None:

@@ -50,6 +50,8 @@ _CONTROL_PLANE = (
     "request.userInfo.?username.orValue('') in ['system:kube-controller-manager', 'system:kube-scheduler']"
 )
 
+_GATED = f"spec.?schedulingGates.orValue([]).exists(one, one.name == '{GATE}')"
+
 _REPELS_OTHERS = (  # CEL: a required anti-affinity to pods of other namespaces
     "object.spec.?affinity.?podAntiAffinity.?requiredDuringSchedulingIgnoredDuringExecution.orValue([]).exists(term, "
     "has(term.namespaceSelector) || has(term.namespaces) && term.namespaces.exists(name, name != request.namespace))"
@@ -113,8 +115,21 @@ def tenant_policies(config: Config) -> list[Manifest]:
 
 
 def _pods(config: Config) -> _Guard:
-    ours = json.dumps(list(class_values(config)))
-    gates = f"spec.?schedulingGates.orValue([]).exists(one, one.name == '{GATE}')"
+    variables = {
+        "created": "request.operation == 'CREATE'",
+        "class": "object.spec.?priorityClassName.orValue('')",
+        "labels": "object.metadata.?labels.orValue({})",
+        "daemon": owned_by("DaemonSet"),
+        "onNode": "'system:nodes' in request.userInfo.?groups.orValue([])",
+        "controlPlane": _CONTROL_PLANE,
+        "operates": _allowed(OPERATE),
+    }
+    conditions = {"concerned": _pods_that_may_break_a_rule()}
+    return _Guard("pods", "", ["pods"], ["CREATE", "UPDATE"], conditions, variables, _pod_rules(config), managed=True)
+
+
+def _pods_that_may_break_a_rule() -> str:
+    """CEL: any other pod keeps all rules. The API server evaluates each rule and each message for every pod that fulfils this."""
     size = f"metadata.?labels[?'{SIZE_LABEL}']"
     created = (
         "object.spec.?priorityClassName.orValue('').startsWith('system-')",
@@ -125,12 +140,15 @@ def _pods(config: Config) -> _Guard:
     )
     changed = (
         f"object.{size} != oldObject.{size}",
-        f"oldObject.{gates} && !object.{gates}",
+        f"oldObject.{_GATED} && !object.{_GATED}",
         f"{owned_by('DaemonSet')} && !({owned_by('DaemonSet', 'oldObject')})",
     )
-    # Any other pod keeps all rules. The API server evaluates each rule and each message for every pod that fulfils the condition.
-    concerned = f"request.operation == 'CREATE' ? {_any(created)} : {_any(changed)}"
-    rules = (
+    return f"request.operation == 'CREATE' ? {_any(created)} : {_any(changed)}"
+
+
+def _pod_rules(config: Config) -> tuple[_Rule, ...]:
+    ours = json.dumps(list(class_values(config)))
+    return (
         _Rule(
             "!variables.created || !variables.class.startsWith('system-') || variables.operates",
             "'spec.priorityClassName: expected none in a managed namespace, found ' + variables.class + "
@@ -167,21 +185,10 @@ def _pods(config: Config) -> _Guard:
             f"'metadata.labels: expected {SIZE_LABEL} to stay what it was: a size is fixed when a Job is created'",
         ),
         _Rule(
-            f"variables.created || !oldObject.{gates} || object.{gates} || variables.operates",
+            f"variables.created || !oldObject.{_GATED} || object.{_GATED} || variables.operates",
             f"'spec.schedulingGates: expected {GATE} to stay: the operator removes it when the pod\\'s queue has room for it'",
         ),
     )
-    variables = {
-        "created": "request.operation == 'CREATE'",
-        "class": "object.spec.?priorityClassName.orValue('')",
-        "labels": "object.metadata.?labels.orValue({})",
-        "daemon": owned_by("DaemonSet"),
-        "onNode": "'system:nodes' in request.userInfo.?groups.orValue([])",
-        "controlPlane": _CONTROL_PLANE,
-        "operates": _allowed(OPERATE),
-    }
-    conditions = {"concerned": concerned}
-    return _Guard("pods", "", ["pods"], ["CREATE", "UPDATE"], conditions, variables, rules, managed=True)
 
 
 def _any(cases: Sequence[str]) -> str:

@@ -25,7 +25,7 @@ from fairburst.kube.usage.pod_usage import NO_PODS, NamespaceUsage, OwnerUsage
 from fairburst.kube.usage.port_demand import ANYWHERE, NO_NODES, NodesFor, PortDemand, PortNodes, first_looks
 from fairburst.kube.usage.stuck_pods import StuckPods
 from fairburst.kube.workloads.job import is_held
-from fairburst.kube.workloads.kind import Controllers, Suspendable, WorkloadKind
+from fairburst.kube.workloads.kind import Controllers, Suspendable
 from fairburst.kube.workloads.registry import KINDS
 from fairburst.policy.attainability import PortLimit
 
@@ -186,23 +186,18 @@ def namespace_demand(
     result = NamespaceDemand(unit=dict(stuck.unit), without_node=dict(stuck.amounts), resources=resources)
     nodes_for = first_looks(nodes_for)
     equal = EqualPods(resources, fitting, nodes_for, defaults)
-    known = {desired.owner.uid: desired for desired in former}
-    for kind, controller, stored, wanted in _creating_pods(controllers, owner_usage):
-        if not belongs(controller.spec.template):
-            continue
-        desired = _desired_pods(known.get(controller.metadata.uid), kind.name, controller, stored, wanted, equal)
-        owner = desired.owner
-        requests, existing, apart = owner.requests, owner.existing, elsewhere(owner.uid)
-        pods = max(wanted, existing, elastic.get(owner.uid, 0) if elastic else 0)
+    for held, desired in _creating_pods(controllers, owner_usage, belongs, former, equal):
+        owner, stored, apart = desired.owner, desired.usage, elsewhere(desired.owner.uid)
+        requests, existing = owner.requests, owner.existing
+        pods = max(owner.wanted, existing, elastic.get(owner.uid, 0) if elastic else 0)
         if stalled and stalled.get(owner.uid) == existing and pods > existing:
             pods = existing
             result.stalled.add(owner.uid)
         if pods:
             result.desired_pods.append(desired)
-            result.created.add(controller.metadata.creation_timestamp)
+            result.created.add(desired.controller.metadata.creation_timestamp)
         missing = lacking(desired.uncounted) if desired.uncounted else ""
         same = equal.to(requests, missing, desired.ports)
-        held = kind.suspends and is_held(controller)
         placeable = same.placeable_of(pods, existing, max(stored.bound, apart), whole=held or gated)
         if desired.ports and pods:
             result.add_ports(desired, same.nodes, existing - placeable if same.fits >= 1 else 0.0)
@@ -212,18 +207,15 @@ def namespace_demand(
         same.add(pods - apart, placeable - apart, existing - apart, sets_unit=pods > 0 and same.fits >= 1)
         if held:
             need = {resource: bounded_amount(pods * amount) for resource, amount in requests.items()}
-            result.add_held(controller, need, has_node=same.fits >= 1)
+            result.add_held(desired.controller, need, has_node=same.fits >= 1)
             continue
         same.waiting += max(placeable - stored.bound, 0.0)
-        if wanted > existing:
+        if owner.wanted > existing:
             result.lacking.append(owner)
             result.unrequested += [f"{owner.kind} {owner.name}"] if desired.lacks_requests else []
     announced = equal.add_to(result)
     _add_to_come(result, controllers, resources, fitting, belongs, lacking, defaults)
-    _add_unannounced(result, usage, announced, stuck, grows=not gated)
-    result.ports.add_unannounced(usage, resources, nodes_for)
-    if usage.unannounced:
-        result.waiting.clear()
+    _add_unannounced(result, usage, announced, stuck, nodes_for, grows=not gated)
     result.bound_amounts()
     return result
 
@@ -245,15 +237,21 @@ def _desired_pods(former: DesiredPods | None, kind: str, controller: Any, stored
 
 
 def _creating_pods(
-    controllers: Controllers, owner_usage: Callable[[str], OwnerUsage]
-) -> Iterator[tuple[WorkloadKind, Any, OwnerUsage, int]]:
-    """Yield every controller that wants pods of its own, with its kind, its stored pods and the number that it wants."""
+    controllers: Controllers, owner_usage: Callable[[str], OwnerUsage], belongs: Callable[[PodTemplate], bool],
+    former: Sequence[DesiredPods], equal: EqualPods,
+) -> Iterator[tuple[bool, DesiredPods]]:  # fmt: skip
+    """Yield the pods of every controller that wants some of its own in the space. First: whether it is held."""
+    known = {desired.owner.uid: desired for desired in former}
     for kind in KINDS.values():
         if kind.name not in controllers.by_kind or kind.wanting is None or kind.wanted is None:
             continue
         for controller in kind.wanting(controllers):
-            stored = owner_usage(controller.metadata.uid)
-            yield kind, controller, stored, kind.wanted(controller, stored)
+            if belongs(controller.spec.template):
+                uid = controller.metadata.uid
+                stored = owner_usage(uid)
+                wanted = kind.wanted(controller, stored)
+                held = kind.suspends and is_held(controller)
+                yield held, _desired_pods(known.get(uid), kind.name, controller, stored, wanted, equal)
 
 
 def _add_to_come(
@@ -296,7 +294,7 @@ def _lacks_requests(stored: Mapping[str, float], template: PodTemplate, resource
 
 
 def _add_unannounced(
-    result: NamespaceDemand, usage: NamespaceUsage, announced: Mapping[str, float], stuck: StuckPods, *, grows: bool
+    result: NamespaceDemand, usage: NamespaceUsage, announced: Mapping[str, float], stuck: StuckPods, nodes_for: NodesFor, *, grows: bool
 ) -> None:
     """Add pods that no known controller announces, and a step more where further ones may have been refused."""
     for resource, stored in usage.stored.items():
@@ -310,3 +308,6 @@ def _add_unannounced(
                 step = step if unannounced - without_node > 1e-9 * stored else 0.0
             result.demand[resource] = result.demand.get(resource, 0.0) + unannounced + step
             result.placeable[resource] = result.placeable.get(resource, 0.0) + unannounced - without_node + step
+    result.ports.add_unannounced(usage, result.resources, nodes_for)
+    if usage.unannounced:
+        result.waiting.clear()

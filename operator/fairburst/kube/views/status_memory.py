@@ -10,7 +10,7 @@ from typing import Any
 from fairburst.kube.queues.accounts import InternalStatus, Ledger, WindowAccount
 from fairburst.kube.queues.core_values import promise_from_status
 from fairburst.kube.queues.objects import InvalidQueueError, parse_status
-from fairburst.kube.queues.statuses import ConditionSides
+from fairburst.kube.queues.statuses import AdmissionStatus, ConditionSides, WindowStatus
 from fairburst.kube.times import to_epoch
 from fairburst.kube.views.internal_status import MICRO, MILLI
 from fairburst.kube.views.status import REJECTED
@@ -43,36 +43,13 @@ def _memory_of(obj: Mapping[str, Any]) -> QueueMemory | None:
     granted = None if status.guarantee_class == REJECTED else GuaranteeClass(status.guarantee_class)
     internal = status.internal or InternalStatus()
     ledger, fair, rounding, balance = internal.ledger, internal.fair_share, internal.rounding, internal.balance
-    window, history, admission, refused = status.window, status.history, status.admission, (obj["status"]).get("refused")
-    account = internal.window or WindowAccount()
+    history, refused = status.history, obj["status"].get("refused")
     return QueueMemory(
         promise=promise,
         guarantee_class=granted,
         admission_order=status.promise.admission_order or 0,
-        decision=None
-        if admission is None
-        else AdmissionDecision(
-            queue=promise.name,
-            guarantee_class=_class_named(admission.guarantee_class),
-            reason=admission.reason,
-            message=admission.message,
-            safety=_sides(admission.safety),
-            fairness=_sides(admission.fairness),
-            resource=_sides(admission.resource),
-        ),
-        window=None
-        if window is None
-        else Window(
-            state=WindowState(window.state),
-            index=window.index,
-            arms_at=_epoch_or(window.arms_at, math.inf),
-            opens_by=_epoch_or(window.opens_by, math.inf),
-            opened=_epoch_or(window.opened, None),
-            deadline=_epoch_or(window.deadline, None),
-            demanded=bool(account.demanded),
-            judged=bool(account.judged),
-            behind=(account.behind_milliseconds or 0) / MILLI,
-        ),
+        decision=None if status.admission is None else _decision(promise.name, status.admission),
+        window=None if status.window is None else _window(status.window, internal.window or WindowAccount()),
         period_started=_epoch_or(internal.period_started, 0.0),
         last_opened=_epoch_or(internal.last_opened, None),
         ledger_value=ledger.value_milliseconds / MILLI if ledger else 0.0,
@@ -96,6 +73,32 @@ def _memory_of(obj: Mapping[str, Any]) -> QueueMemory | None:
         balance_as_of=to_epoch(balance.as_of) if balance else 0.0,
         recent_value=balance.recent_milliseconds / MILLI if balance else 0.0,
         refused=promise_from_status(refused) if refused else None,
+    )
+
+
+def _decision(queue: str, admission: AdmissionStatus) -> AdmissionDecision:
+    return AdmissionDecision(
+        queue=queue,
+        guarantee_class=_class_named(admission.guarantee_class),
+        reason=admission.reason,
+        message=admission.message,
+        safety=_sides(admission.safety),
+        fairness=_sides(admission.fairness),
+        resource=_sides(admission.resource),
+    )
+
+
+def _window(window: WindowStatus, account: WindowAccount) -> Window:
+    return Window(
+        state=WindowState(window.state),
+        index=window.index,
+        arms_at=_epoch_or(window.arms_at, math.inf),
+        opens_by=_epoch_or(window.opens_by, math.inf),
+        opened=_epoch_or(window.opened, None),
+        deadline=_epoch_or(window.deadline, None),
+        demanded=bool(account.demanded),
+        judged=bool(account.judged),
+        behind=(account.behind_milliseconds or 0) / MILLI,
     )
 
 
