@@ -32,11 +32,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def attempts(retries: WriteRetries, clock: Clock, paths: list[str], error: ApiError | None, seconds: int) -> list[int]:
-    """Return the writes sent in each second, where all are offered ten times a second."""
+    """Return the writes sent in each second, where all are offered four times a second."""
     sent = []
     for _ in range(seconds):
         before = 0
-        for _ in range(10):
+        for _ in range(4):
             for path in paths:
                 try:
                     retries.admit(path)
@@ -44,7 +44,7 @@ def attempts(retries: WriteRetries, clock: Clock, paths: list[str], error: ApiEr
                     continue
                 before += 1
                 retries.succeeded(path) if error is None else retries.failed("PATCH", path, error)
-            clock.now += 0.1
+            clock.now += 0.25
         sent.append(before)
     return sent
 

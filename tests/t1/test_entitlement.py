@@ -21,13 +21,14 @@ from tests.support.objects import latency_spec
 from tests.support.queues import queue
 from tests.support.tasks import in_groups
 
-POOL, BURST, QUEUES = 20 * 32, 300, 10
+NODES, BURST, QUEUES = 5, 75, 5
+POOL = NODES * 32
 QUEUE_PATH = "/apis/fairburst.dev/v1alpha1/namespaces/{0}/{1}"
 
 
 @pytest.fixture(scope="module")
 def cluster(fresh_cluster: Callable[..., Cluster]) -> Cluster:
-    return fresh_cluster(node_cpu="32", node_memory="64Gi", audit=True)
+    return fresh_cluster(nodes=NODES, node_cpu="32", node_memory="64Gi", audit=True)
 
 
 def job(pods: int) -> dict[str, Any]:

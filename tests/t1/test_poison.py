@@ -26,6 +26,7 @@ from tests.support.queues import queue
 
 SERVED_SECONDS = 2.0
 QUOTA_SECONDS = 30.0
+INTERVAL_SECONDS = 3  # more than SERVED_SECONDS: a queue that only the next round by interval serves is not served in time
 JsonObject = dict[str, Any]
 
 
@@ -52,7 +53,7 @@ class TimedArena(Arena):
 @pytest.fixture(scope="module")
 def arena(fresh_cluster: Callable[..., Cluster]) -> Iterator[TimedArena]:
     cluster = fresh_cluster(nodes=2, node_cpu="8", node_memory="64Gi")
-    with OperatorProcess(cluster, name="poison") as operator:
+    with OperatorProcess(cluster, {"rounds": {"intervalSeconds": INTERVAL_SECONDS}}, "poison") as operator:
         yield TimedArena(cluster, operator)
 
 

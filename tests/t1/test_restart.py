@@ -19,9 +19,9 @@ from tests.support.repeating import repeating
 from tests.support.restarts import job, latency, ledger_of
 from tests.support.work import namespace
 
-BURST_PODS, SECOND_BURST_PODS = 200, 60
-DEAD_SECONDS = 6.0
-LONGEST_BATCH_SECONDS = 8
+NODES, NODE_CPU, BURST_PODS, SECOND_BURST_PODS = 4, 32, 40, 12
+DEAD_SECONDS = 4.0
+LONGEST_BATCH_SECONDS = 4
 
 
 @dataclass
@@ -51,19 +51,25 @@ class QuotaLog:
                 seen.append(value)
 
 
+def rate_of(status: dict[str, Any]) -> float:
+    """Return the rate at which a latency queue's ledger grows, in dominant shares, as saved on the cluster."""
+    return float(status["internal"]["ledger"]["rateMicro"]) / 1e6 if "ledger" in status.get("internal", {}) else 0.0
+
+
 @pytest.fixture(scope="module")
 def evidence(fresh_cluster: Callable[..., Cluster]) -> Iterator[Evidence]:
-    cluster = LiveCluster(fresh_cluster())
+    cluster = LiveCluster(fresh_cluster(nodes=NODES, node_cpu=str(NODE_CPU)))
     with OperatorProcess(cluster.cluster, {}, "restart") as operator:
         cluster.create(*map(namespace, ("first", "second", "batch")))
-        cluster.create(latency("first", 210, 120), latency("second", 70, 120), queue("ThroughputQueue", {}, "batch"))
+        cluster.create(latency("first", 42, 120), latency("second", 14, 120), queue("ThroughputQueue", {}, "batch"))
         until(lambda: [s.get("class") for s in cluster.statuses().values()].count("Hard") == 2, PATIENCE_SECONDS, "two hard queues")
-        cluster.create(job("batch", "work", 330, LONGEST_BATCH_SECONDS, cpu=2, completions=9999))
-        until(lambda: len(cluster.running("batch")) > 250, PATIENCE_SECONDS, "batch work to fill the cluster")
+        cluster.create(job("batch", "work", 66, LONGEST_BATCH_SECONDS, cpu=2, completions=9999))
+        until(lambda: len(cluster.running("batch")) > 50, PATIENCE_SECONDS, "batch work to fill the cluster")
         # Longer than the rest of the test, so that the window stays open.
         cluster.create(job("first", "burst", BURST_PODS, 60))
         until(lambda: len(cluster.running("first")) >= BURST_PODS, 35.0, "the burst to run")
-        time.sleep(6.0)  # one status interval: rates are on the cluster
+        share = BURST_PODS / (NODES * NODE_CPU)
+        until(lambda: rate_of(cluster.statuses()["first"]) >= share, PATIENCE_SECONDS, "the burst's rate to be on the cluster")
         before = cluster.statuses()
         operator.kill()
         cluster.create(job("second", "burst", SECOND_BURST_PODS, 60))
@@ -76,7 +82,7 @@ def evidence(fresh_cluster: Callable[..., Cluster]) -> Iterator[Evidence]:
             operator.start()
             until(lambda: operator.metrics().get("fairburst_rounds_total", 0) >= 2, PATIENCE_SECONDS, "two rounds of the new process")
             ledger, seen = ledger_of(operator, "first"), time.time()
-            time.sleep(6.0)  # one status interval: the new process has written its view
+            until(lambda: cluster.statuses()["second"]["window"]["state"] == "Open", PATIENCE_SECONDS, "the second burst to be noticed")
             after = cluster.statuses()
         yield Evidence(before, after, seen, ledger, dead_pods, quotas.values)
 
@@ -94,7 +100,7 @@ def test_classes_and_promises_are_the_same_after_a_restart(evidence: Evidence) -
 
 def test_the_remaining_budget_is_the_same_within_ten_seconds_of_consumption(evidence: Evidence) -> None:
     before = evidence.before["first"]["internal"]["ledger"]
-    rate = before["rateMicro"] / 1e6
+    rate = rate_of(evidence.before["first"])
     assert rate > 0.2, "the burst was consuming when the operator was killed"
     elapsed = evidence.seen_after_at - datetime.fromisoformat(before["asOf"]).timestamp()
     expected = before["valueMilliseconds"] / 1e3 + rate * elapsed

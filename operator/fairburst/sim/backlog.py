@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -179,11 +180,11 @@ class Backlog:
 
     def _refresh(self, row: int, total: IntArray) -> None:
         """Compute a queue's demand: its running tasks, and its waiting ones in order, as far as the whole cluster could hold them."""
-        wanted, lines = self.usage[row].copy(), []
+        wanted, most, lines = self.usage[row].tolist(), total.tolist(), []  # plain numbers: few resources, many lines
         for demand, count in itertools.chain.from_iterable(job.waiting() for _, job in self.offering[row]):
-            wanted += demand * count
+            wanted = [amount + count * need for amount, need in zip(wanted, demand.tolist(), strict=True)]
             lines.append((demand, count))
-            if (wanted >= total).any():
+            if any(map(operator.ge, wanted, most)):
                 break
         self.demand[row], self.next_tasks[row] = wanted, lines
         if self.offering[row]:
