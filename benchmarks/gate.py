@@ -19,11 +19,12 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.creation import create_pod
 from benchmarks.measure import Measurement, as_found, benchmark, figure
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from fairburst.kube.api.client import ApiClient
-from fairburst.kube.api.errors import AlreadyExists, ApiError, Conflict, NotFound
+from fairburst.kube.api.errors import NotFound
 from fairburst.quantity import parse_quantity
 
 NODES, NODE_CPU = 40, 32
@@ -132,24 +133,9 @@ class Site:
             if rate is not None:
                 await asyncio.sleep(max(0.0, begin + number / rate - time.monotonic()))
             async with limit:
-                await self.create_one(namespace, pod(f"p{number:04}", gates))
+                await create_pod(self.client, namespace, pod(f"p{number:04}", gates), PATIENCE_SECONDS)
 
         await asyncio.gather(*map(one, range(count)))
-
-    async def create_one(self, namespace: str, body: dict[str, Any]) -> None:
-        """Create a pod with retries, as a controller would: admission by a quota may fail under load."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            try:
-                await self.client.create(f"/api/v1/namespaces/{namespace}/pods", body)
-            except AlreadyExists:
-                return
-            except ApiError as error:
-                if time.monotonic() > deadline or not (error.transient or isinstance(error, Conflict)):
-                    raise
-                await asyncio.sleep(0.05)
-            else:
-                return
 
     async def bare_loop(self, namespace: str, count: int) -> None:
         """Send the same patch for each pod, with as many in flight as the operator, and do nothing else."""

@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.creation import create_pod
 from benchmarks.measure import Measurement, as_found, benchmark, figure, timed
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from fairburst.kube.api.client import ApiClient
-from fairburst.kube.api.errors import ApiError, Conflict, NotFound
+from fairburst.kube.api.errors import NotFound
 from fairburst.policy.reclaim.values import Claim, GiverState, Ground, Owed, ReclaimMemory, ReclaimRules, RunningPod, WaitingPod
 from fairburst.policy.reclaim.victims import make_room, room_for_all
 
@@ -98,7 +99,7 @@ class Site:
         async def one(number: int) -> None:
             body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"u{number:03}"}, "spec": pod_spec(**spec)}
             async with limit:
-                await self._create(f"/api/v1/namespaces/{namespace}/pods", body)
+                await create_pod(self.client, namespace, body, PATIENCE_SECONDS)
 
         await asyncio.gather(*map(one, range(self.pods)))
 
@@ -107,19 +108,6 @@ class Site:
 
         await self.until(all_bound, f"the burst of {namespace} to be bound", every=0.1)
         return time.monotonic() - begin
-
-    async def _create(self, path: str, body: JsonObject) -> None:
-        """Create with retries, as a controller would: admission by a quota may fail under load."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            try:
-                await self.client.create(path, body)
-            except ApiError as error:
-                if time.monotonic() > deadline or not (error.transient or isinstance(error, Conflict)):
-                    raise
-                await asyncio.sleep(0.05)
-            else:
-                return
 
     async def clear(self, *namespaces: str) -> None:
         """Delete the namespaces with their contents, and wait for it."""

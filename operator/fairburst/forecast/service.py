@@ -100,6 +100,7 @@ class Service:
         return {level: (inside[level], outside[level]) for level in LEVELS}
 
     def _start(self, uid: str, asked: Asked, waits: FloatArray, question: Question) -> Start:
+        """Return the forecast of one object's start. Keep it to be scored, if it is finite and the object's last one is old enough."""
         forecast = self.calibration.forecast(waits)
         if math.isfinite(forecast.median) and question.now - self._scored.get(uid, -math.inf) >= ASKED_AGAIN_SECONDS:
             self._scored[uid] = question.now
@@ -116,6 +117,7 @@ class Service:
     # Learning --------------------------------------------------------------------------------------------------------
 
     def _learn(self, question: Question) -> None:
+        """Count the durations of ended pods, and work that is seen for the first time as arrivals."""
         for pod in question.ended:
             self._ended(pod)
         names = [spec["name"] for spec in question.queues]
@@ -165,6 +167,7 @@ def _or_none(seconds: float) -> float | None:
 
 
 def _keep(kept: OrderedDict[str, Any], key: str, value: object) -> None:
+    """Make the entry the newest of at most KEPT_WORK."""
     kept[key] = value
     kept.move_to_end(key)
     if len(kept) > KEPT_WORK:

@@ -24,8 +24,11 @@ LATE_SECONDS = 5.0  # a burst that is sent at its time reaches the cluster some 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """room: (K,) free room that others may take. extra: (N, K) in addition, for small jobs that end in time. cost: (N,) dominant share that
-    is charged to the ledger of each queue for which room is held. until: the time at which the room for late bursts is released."""
+    """The room that a round holds for expected bursts, and its cost.
+
+    room: (K,) free room that others may take. extra: (N, K) in addition, for small jobs that end in time. cost: (N,) dominant share that
+    is charged to the ledger of each queue for which room is held. until: the time at which the room for late bursts is released.
+    """
 
     room: FloatArray
     extra: FloatArray

@@ -34,6 +34,9 @@ AWAITED_SECONDS = 5.0
 
 @dataclass(slots=True)
 class _Blocked:
+    """A controller that lacks pods: its pods, since when, and its resyncs. `repeat`, `retry`: the pauses until the next resync, after the
+    quota has changed and while it is the same."""
+
     existing: int
     since: float
     next_resync: float
@@ -57,8 +60,8 @@ class _Ready:
     cause: Hashable
 
     @property
-    def again(self) -> bool:
-        """Return whether it was resynced for the same cause before; such controllers have only half of the places, and the last turns."""
+    def is_repeat(self) -> bool:
+        """Whether it was resynced for the same cause before. Such controllers have only half of the places, and the last turns."""
         return self.state.resynced_for == self.cause
 
 
@@ -75,7 +78,7 @@ class Room:
 
 
 class ResyncPlanner:
-    """Remembers since when each controller has lacked pods, by namespace and uid."""
+    """Chooses the controllers to resync. Remembers since when each has lacked pods, by namespace and uid."""
 
     def __init__(self) -> None:
         self._blocked: dict[str, dict[str, _Blocked]] = {}
@@ -92,16 +95,16 @@ class ResyncPlanner:
         """
         dues = dict[str, float]()
         self._queued_seconds = max(0, sum(map(len, self._blocked.values())) - MOST_AWAITED) / SERVED_A_SECOND
-        for namespace, those in rooms.items():
+        for namespace, in_namespace in rooms.items():
             former, blocked = self._blocked.pop(namespace, {}), dict[str, _Blocked]()
-            for room in those:
+            for room in in_namespace:
                 blocked |= {owner.uid: self._seen(former.get(owner.uid), owner, now) for owner in room.lacking}
             if blocked:
                 self._blocked[namespace] = blocked
             for uid in former.keys() - blocked.keys():
                 self._awaited.pop(uid, None)
             self._ready.pop(namespace, None)
-            for room in those:
+            for room in in_namespace:
                 ready, dues[namespace] = self._choose(room, blocked, dues.get(namespace, math.inf), now)
                 if ready:
                     self._ready.setdefault(namespace, []).extend(ready)
@@ -146,8 +149,8 @@ class ResyncPlanner:
             return []
         waiting = [(namespace, one) for namespace, ready in self._ready.items() for one in ready]
         waiting.sort(key=lambda pair: (pair[1].state.resynced_at, pair[1].state.since, pair[1].owner.uid))
-        first = [pair for pair in waiting if not pair[1].again]
-        again = [pair for pair in waiting if pair[1].again][: max(0, MOST_AWAITED // 2 - len(self._awaited))]
+        first = [pair for pair in waiting if not pair[1].is_repeat]
+        again = [pair for pair in waiting if pair[1].is_repeat][: max(0, MOST_AWAITED // 2 - len(self._awaited))]
         chosen = (first + again)[:free_places]
         for _, one in chosen:
             self._note_resync(one.state, one.cause, now)
@@ -192,6 +195,7 @@ class ResyncPlanner:
         state.fruitless += 1
 
     def _seen(self, known: _Blocked | None, owner: Owner, now: float) -> _Blocked:
+        """Return the controller's state, as if it had begun to lack pods now if its pods have changed."""
         state = known or _Blocked(owner.existing, now, now + GRACE_SECONDS, FIRST_REPEAT_SECONDS)
         if owner.existing != state.existing:  # its own pods' events make it try again within a second
             self._awaited.pop(owner.uid, None)

@@ -56,10 +56,10 @@ _names = msgspec.json.Decoder(list[str])
 
 def filtered(body: bytes, table: NodeTable) -> tuple[bytes, Answer]:
     """Return the nodes that the pod may use; large batch pods may not use a node kept for a burst. Raises NotUnderstoodError."""
-    question, names = _read(body)
+    question = _read(body)
     if not table.kept_by or _class_of(question, table) != LARGE_CLASS:
-        return b'{"NodeNames":%b}' % bytes(names), Answer.NEUTRAL
-    asked = _decoded(names)
+        return b'{"NodeNames":%b}' % bytes(question.node_names), Answer.NEUTRAL
+    asked = _decoded(question.node_names)
     kept = table.kept_by.keys() & asked
     failed = dict.fromkeys(kept, KEPT)
     left = list(filterfalse(kept.__contains__, asked))
@@ -72,11 +72,11 @@ def prioritized(body: bytes, table: NodeTable) -> tuple[bytes, Answer]:
     kube-scheduler gives score 0 to a node that the answer does not name. The answer names no node for a pod outside fairburst's namespaces
     and priority classes, and leaves out nodes that the table does not have.
     """
-    question, names = _read(body)
+    question = _read(body)
     priority_class = _class_of(question, table)
     if priority_class is None:
         return b"[]", Answer.NEUTRAL
-    asked = _decoded(names)
+    asked = _decoded(question.node_names)
     rows: IntArray = np.fromiter(map(table.row_of.get, asked, repeat(-1)), dtype=np.int64, count=len(asked))
     rows = np.sort(rows[rows >= 0])  # in order of names: kube-scheduler starts each request at another node
     if priority_class in SIZE_CLASSES:
@@ -87,14 +87,14 @@ def prioritized(body: bytes, table: NodeTable) -> tuple[bytes, Answer]:
     return b"[%b]" % b",".join(table.scored_hosts[scores[scored], rows[scored]].tolist()), Answer.OURS
 
 
-def _read(body: bytes) -> tuple[_Question, msgspec.Raw]:
+def _read(body: bytes) -> _Question:
     try:
         question = _questions.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise NotUnderstoodError(f"expected ExtenderArgs as JSON: {error}") from error
     if bytes(question.node_names) in {b"", b"null"}:
         raise NotUnderstoodError("expected NodeNames, found none: the extender needs nodeCacheCapable: true")
-    return question, question.node_names
+    return question
 
 
 def _decoded(names: msgspec.Raw) -> list[str]:
