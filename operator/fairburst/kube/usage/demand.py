@@ -189,13 +189,7 @@ def namespace_demand(
     for held, desired in _creating_pods(controllers, owner_usage, belongs, former, equal):
         owner, stored, apart = desired.owner, desired.usage, elsewhere(desired.owner.uid)
         requests, existing = owner.requests, owner.existing
-        pods = max(owner.wanted, existing, elastic.get(owner.uid, 0) if elastic else 0)
-        if stalled and stalled.get(owner.uid) == existing and pods > existing:
-            pods = existing
-            result.stalled.add(owner.uid)
-        if pods:
-            result.desired_pods.append(desired)
-            result.created.add(desired.controller.metadata.creation_timestamp)
+        pods = _demanded(result, desired, elastic, stalled)
         missing = lacking(desired.uncounted) if desired.uncounted else ""
         same = equal.to(requests, missing, desired.ports)
         placeable = same.placeable_of(pods, existing, max(stored.bound, apart), whole=held or gated)
@@ -218,6 +212,19 @@ def namespace_demand(
     _add_unannounced(result, usage, announced, stuck, nodes_for, grows=not gated)
     result.bound_amounts()
     return result
+
+
+def _demanded(result: NamespaceDemand, desired: DesiredPods, elastic: Mapping[str, int] | None, stalled: Mapping[str, int]) -> int:
+    """Return how many pods of a controller are demand, and note the controller if there are any."""
+    owner = desired.owner
+    pods = max(owner.wanted, owner.existing, elastic.get(owner.uid, 0) if elastic else 0)
+    if stalled and stalled.get(owner.uid) == owner.existing and pods > owner.existing:
+        pods = owner.existing
+        result.stalled.add(owner.uid)
+    if pods:
+        result.desired_pods.append(desired)
+        result.created.add(desired.controller.metadata.creation_timestamp)
+    return pods
 
 
 def _desired_pods(former: DesiredPods | None, kind: str, controller: Any, stored: OwnerUsage, wanted: int, equal: EqualPods) -> DesiredPods:
