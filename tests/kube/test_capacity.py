@@ -39,10 +39,14 @@ def test_a_cordoned_node_counts_for_nothing() -> None:
         pytest.param("node-role.kubernetes.io/control-plane", "NoSchedule", False, id="control plane"),
         pytest.param("node-role.kubernetes.io/master", "NoExecute", False, id="control plane, by its old name"),
         pytest.param("node-role.kubernetes.io/control-plane", "PreferNoSchedule", True, id="control plane that takes pods if need be"),
+        pytest.param("node.kubernetes.io/disk-pressure", "NoSchedule", False, id="full disk"),
+        pytest.param("node.kubernetes.io/out-of-service", "NoExecute", False, id="out of service"),
+        pytest.param("ToBeDeletedByClusterAutoscaler", "NoSchedule", False, id="about to go"),
+        pytest.param("node.kubernetes.io/memory-pressure", "NoSchedule", True, id="a taint that pods with requests tolerate"),
         pytest.param("nvidia.com/gpu", "NoSchedule", True, id="a node whose pods tolerate its taint"),
     ],
 )
-def test_a_control_plane_that_takes_no_pods_counts_for_nothing(key: str, effect: str, want: bool) -> None:
+def test_a_node_whose_taint_keeps_all_pods_off_counts_for_nothing(key: str, effect: str, want: bool) -> None:
     tainted = node("n")
     tainted.spec.taints = [Taint(key, effect=effect)]
     assert counts(tainted, {}) is want

@@ -19,13 +19,27 @@ from fairburst.kube.api.objects import Node, Quantity
 from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.quantity import QuantityError, parse_quantity
 
-# Taints by which kubeadm and others keep users' pods off control planes.
-CONTROL_PLANE_TAINTS = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
+# Taints that keep all users' pods off a node: of a control plane, and of a node that is not ready for new pods or is about to go. Pods with
+# requests tolerate node.kubernetes.io/memory-pressure. Nodes that are not ready or cordoned say so elsewhere.
+NO_PODS_TAINTS = frozenset(
+    {
+        "node-role.kubernetes.io/control-plane",
+        "node-role.kubernetes.io/master",
+        "node.kubernetes.io/disk-pressure",
+        "node.kubernetes.io/network-unavailable",
+        "node.kubernetes.io/out-of-service",
+        "node.kubernetes.io/pid-pressure",
+        "node.cloudprovider.kubernetes.io/shutdown",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+        "ToBeDeletedByClusterAutoscaler",
+        "karpenter.sh/disrupted",
+    }
+)
 
 
 def counts(node: Node, node_selector: Mapping[str, str]) -> bool:
-    """Return whether the node is in the pool and takes pods now. Taints other than a control plane's are ignored."""
-    kept = any(taint.key in CONTROL_PLANE_TAINTS and taint.effect != "PreferNoSchedule" for taint in node.spec.taints or ())
+    """Return whether the node is in the pool and takes pods now. Taints that some pods are meant to tolerate are ignored."""
+    kept = any(taint.key in NO_PODS_TAINTS and taint.effect != "PreferNoSchedule" for taint in node.spec.taints or ())
     return node.schedulable and not kept and node.has_labels(node_selector)
 
 
