@@ -218,7 +218,7 @@ def test_a_controller_that_creates_nothing_after_several_resyncs_is_stalled_unti
     planner = ResyncPlanner()
     assert resyncs(planner, GRACE_SECONDS + STALLED_SECONDS)
     assert planner.stalled("batch") == {}
-    resyncs(planner, 60.0, start=GRACE_SECONDS + STALLED_SECONDS)
+    resyncs(planner, 120.0, start=GRACE_SECONDS + STALLED_SECONDS)
     assert planner.stalled("batch") == {"a": 2}
     plan(planner, quota(lacking(), free=0.5), 60.0)
     assert planner.stalled("batch") == {"a": 2}, "that others take the room says nothing new about it"

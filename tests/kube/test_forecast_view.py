@@ -179,6 +179,8 @@ def test_a_probability_is_that_of_one_window(state: WindowState, arms: float, to
 
 def test_forecasts_that_say_the_same_cost_no_write_and_others_are_written_no_faster_than_figures() -> None:
     world = waiting_world()
+    for number in range(int(world.hard("batch")["requests.cpu"])):  # its pods fill the quota, so that it waits for room
+        world.put(pod("batch", f"train-{number}", requesting("1", "1Gi"), owner=("Job", "train"), node="node-0", phase="Running"))
     rounds(world, 70)
     assert rounds(world, 30) == 0, "a settled cluster"
     first = start(1000, 2000, world.wall)

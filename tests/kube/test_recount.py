@@ -96,7 +96,7 @@ def test_a_daemon_sets_pods_excuse_no_charge_of_the_quota_of_small_jobs_which_do
         world.put(sized_pod("batch", number, "tiny", "small", running=False))
     for number in range(4):
         world.put(pod("batch", f"agent-{number}", owner=("DaemonSet", "agent"), node="node-0", phase="Running"))
-    world.settle(60.0)
+    world.settle(40.0)
     assert world.hard(*key)["requests.cpu"] == "61"
     world.quotas[key].status.used = {"requests.cpu": "61", "requests.memory": "61Gi"}
     assert [write.key for plan in world.settle(15.0) for write in plan.quota_writes] == [key]

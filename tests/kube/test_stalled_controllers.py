@@ -9,7 +9,7 @@ from fairburst.kube.api.objects import Job
 from fairburst.kube.names import QUOTA_NAME
 from tests.support.objects import World, job, latency_spec, node, pod
 
-LONG = 60.0  # long enough to be stalled, shorter than the longest back-off after failures
+LONG = 120.0  # long enough to be stalled, shorter than the longest back-off after failures
 
 
 def site(kind: str = "ThroughputQueue", *, small_jobs: bool = False) -> World:

@@ -26,7 +26,7 @@ LAST_REPEAT_SECONDS = 60.0
 FIRST_RETRY_SECONDS = 10.0  # for the same cause
 LAST_RETRY_SECONDS = 600.0
 FRUITLESS_RESYNCS = 2  # before a controller is stalled
-STALLED_SECONDS = 20.0  # at least, since the first of them
+STALLED_SECONDS = 60.0  # at least, since the first of them: a busy Job controller may take as long for its queue
 # The Job controller has five workers: more resyncs at a time than it can serve only lengthen its queue.
 MOST_AWAITED = 20
 AWAITED_SECONDS = 5.0

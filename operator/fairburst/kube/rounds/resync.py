@@ -16,6 +16,8 @@ from fairburst.kube.rounds.differences import Agenda
 from fairburst.kube.rounds.view import ClusterView, RoundContext, RoundPlan
 from fairburst.kube.usage.pod_usage import NamespaceUsage
 
+SOON_SECONDS = 1.0  # until the work of a controller that is stalled, or no longer, is read again
+
 
 class ResyncRounds:
     """Compares the pods that controllers lack with the room in their namespaces' quotas.
@@ -53,14 +55,14 @@ class ResyncRounds:
         return moved
 
     def _note_stalled(self, namespace: str, stalled: dict[str, int], now: float) -> None:
-        """Note the stalled controllers of a namespace; a change makes its work be read again at once."""
+        """Note the stalled controllers of a namespace; a change makes its work be read again soon."""
         if stalled != self.stalled.get(namespace, {}):
             if stalled:
                 self.stalled[namespace] = stalled
             else:
                 del self.stalled[namespace]
             self._moved.add(namespace)
-            self._agenda.put(namespace, now)
+            self._agenda.put(namespace, now + SOON_SECONDS)
 
     def pardon(self, now: float) -> None:
         """Look again at the controllers whose resync failed, because the API server answers again."""
