@@ -94,9 +94,10 @@ def waiting(site: Answers, where: str) -> str:
 
 
 def gated(site: Answers) -> list[str]:
-    """Return the second Job's gated pods. Pods of the first Job may start at any moment, and those of the last have no Events yet."""
-    pods = site.items("pods", "gate", "job-name=second")
-    return sorted(one["metadata"]["name"] for one in pods if one["spec"].get("schedulingGates"))
+    """Return the gated pods of the other Jobs, the oldest first. Pods of the first Job may start at any moment, and the last ones of all
+    have no Events yet: of which Job they are depends on the Job controller."""
+    pods = [one["metadata"] for one in site.items("pods", "gate", "job-name!=first") if one["spec"].get("schedulingGates")]
+    return [one["name"] for one in sorted(pods, key=lambda one: (one["creationTimestamp"], one["name"]))]
 
 
 def test_why_are_there_no_pods(site: Answers) -> None:
