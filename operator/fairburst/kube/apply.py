@@ -186,7 +186,7 @@ class Applier:
 
         Not concurrently: the controller would overwrite a status that came first with the former spec.hard.
         """
-        collection = f"/api/v1/namespaces/{write.namespace}/resourcequotas"
+        collection = _quotas_of(write.namespace)
         path = f"{collection}/{write.name}"
         if write.replace:
             await self._client.delete(path)
@@ -211,7 +211,7 @@ class Applier:
         it can be older than the last leader's writes."""
         namespace, name = key
         with contextlib.suppress(NotFound):
-            found = await self._client.get_json(f"/api/v1/namespaces/{namespace}/resourcequotas/{QUOTA_NAME}")
+            found = await self._client.get_json(f"{_quotas_of(namespace)}/{QUOTA_NAME}")
             if leaves_to(msgspec.convert(found, ResourceQuota), name):
                 self._quota_seen(found)
                 raise Conflict(409, "Conflict", f"expected that {QUOTA_NAME} counts the pods of {name}, found that it leaves them out")
@@ -219,7 +219,7 @@ class Applier:
 
     async def _delete_quota(self, key: QuotaKey) -> None:
         namespace, name = key
-        await self._client.delete(f"/api/v1/namespaces/{namespace}/resourcequotas/{name}")
+        await self._client.delete(f"{_quotas_of(namespace)}/{name}")
 
     async def _parallelism(self, write: ParallelismWrite) -> None:
         """Resize a Job. If it has changed since we looked, leave it to the next round."""
@@ -234,6 +234,10 @@ class Applier:
     async def _resync(self, owner: Owner) -> None:
         path = KINDS[owner.kind].path(owner.namespace, owner.name)
         await self._client.merge_patch(path, {"metadata": {"annotations": {RESYNC_ANNOTATION: from_epoch(time.time()).isoformat()}}})
+
+
+def _quotas_of(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/resourcequotas"
 
 
 async def _together(*parts: Awaitable[Any]) -> list[Any]:
