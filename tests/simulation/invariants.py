@@ -199,9 +199,11 @@ class Invariants:
         return problems
 
     def _divided(self) -> list[str]:
-        """Compare lanes with queues and quotas, and count the quotas for each pod."""
+        """Compare lanes with queues and quotas, and count the quotas for each pod. A namespace that ends lost both and admits no pod."""
         found: list[str] = []
         for namespace in self._server.of(NAMESPACES):
+            if "deletionTimestamp" in namespace["metadata"]:
+                continue
             name, labels = namespace["metadata"]["name"], namespace["metadata"].get("labels") or {}
             lanes = {LANE_QUOTAS[lane]: labels[label] for lane, label in LANE_LABELS.items() if label in labels}
             for quota, queue in lanes.items():

@@ -16,7 +16,7 @@ from fairburst.cli import plan_bursts
 from fairburst.cli.arguments import Form, OutputForm, readable_file
 from fairburst.cli.cluster import SYSTEM_NAMESPACE, Cluster, Context, Kubeconfig, Namespace, OperatorConfig, SystemNamespace
 from fairburst.cli.errors import WORSE, WRONG_ARGUMENTS, CommandError
-from fairburst.cli.output import Table, is_data, print_table, print_value
+from fairburst.cli.output import Table, is_data, print_table, print_value, wrapped
 
 if TYPE_CHECKING:
     from fairburst.forecast.planned import Foretold
@@ -328,13 +328,12 @@ def _print(planned: Planned, form: Form) -> None:
     if changed:
         head = ("QUEUE", "CLASS", "SHARE", "LEVEL", "GIVEN NOW", *(("BURSTS MET",) if bursts else ()))
         print_table(Table(head, [_line(one, bursts) for one in changed]), form)
-        sys.stdout.write(
-            f"\n{len(changed)} of {len(found)} queues change. Parts are of the pool's capacity; the level is what a quota admits.\n"
-        )
+        changes = f"{len(changed)} of {len(found)} queues change."
+        sys.stdout.write("\n" + wrapped("", f"{changes} Parts are of the pool's capacity; the level is what a quota admits."))
     else:
         sys.stdout.write(f"No queue of {len(found)} would notice.\n")
     if changed and bursts is not None and (bursts.before or bursts.after):
-        sys.stdout.writelines(f"{line}\n" for line in plan_bursts.notes(bursts))
+        sys.stdout.writelines(wrapped("", line) for line in plan_bursts.notes(bursts))
 
 
 def _line(one: QueueChange, bursts: Foretold | None) -> tuple[str, ...]:
