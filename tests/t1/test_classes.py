@@ -64,41 +64,51 @@ def test_a_calendar_has_its_class_and_its_window_at_once(cluster_with_operator: 
     cluster.admin("delete", "latencyqueue", "queue", "-n", "no-calendar")
 
 
-def test_the_multi_queue_scenario_of_the_paper_comes_out_hard_soft_elastic(cluster_with_operator: LiveCluster) -> None:
+@pytest.fixture(scope="module")
+def of_the_paper(cluster_with_operator: LiveCluster) -> list[dict[str, Any]]:
+    """The statuses of three latency queues that are admitted after a throughput queue, in turn."""
+    cluster = cluster_with_operator
+    assert admit(cluster, "ThroughputQueue", "tq-0", {})["class"] == "Elastic"
+    return [admit(cluster, "LatencyQueue", f"lq-{number}", burst_of(0.92, period)) for number, period in enumerate((150, 110, 60))]
+
+
+@pytest.fixture(scope="module")
+def fifth(cluster_with_operator: LiveCluster, of_the_paper: list[dict[str, Any]]) -> dict[str, Any]:
+    """The status of a fifth queue, whose weight leaves the hard queue less than it was promised."""
+    assert [one["class"] for one in of_the_paper] == ["Hard", "Soft", "Elastic"]
+    return admit(cluster_with_operator, "ThroughputQueue", "tq-1", {"weight": 40})
+
+
+def test_the_multi_queue_scenario_of_the_paper_comes_out_hard_soft_elastic(of_the_paper: list[dict[str, Any]]) -> None:
     """BoPF §5.2.5: identical demand, periods 150, 110, 60 s, one throughput queue admitted first.
 
     A demand of 92 % of capacity for 27 s is within a quarter of 110 s and of 150 s, not within a quarter of 60 s; two
     such rates do not fit side by side.
     """
-    cluster = cluster_with_operator
-    assert admit(cluster, "ThroughputQueue", "tq-0", {})["class"] == "Elastic"
-    found = {}
-    for number, period in enumerate((150, 110, 60)):
-        found[number] = admit(cluster, "LatencyQueue", f"lq-{number}", burst_of(0.92, period))
-    assert [found[number]["class"] for number in range(3)] == ["Hard", "Soft", "Elastic"]
-    assert found[1]["admission"]["resource"]["holds"] is False
-    assert float(found[1]["admission"]["resource"]["left"]) > float(found[1]["admission"]["resource"]["right"])
-    assert found[2]["admission"]["fairness"]["holds"] is False
-    priorities = [found[number]["podPriority"]["className"] for number in range(3)]
+    assert [one["class"] for one in of_the_paper] == ["Hard", "Soft", "Elastic"]
+    _, soft, elastic = of_the_paper
+    assert soft["admission"]["resource"]["holds"] is False
+    assert float(soft["admission"]["resource"]["left"]) > float(soft["admission"]["resource"]["right"])
+    assert elastic["admission"]["fairness"]["holds"] is False
+    priorities = [one["podPriority"]["className"] for one in of_the_paper]
     assert priorities == ["fairburst-hard", "fairburst-soft", "fairburst-large"]
 
 
-def test_a_queue_that_would_break_a_promise_is_rejected_without_names_of_others(cluster_with_operator: LiveCluster) -> None:
+def test_a_queue_that_would_break_a_promise_is_rejected_without_names_of_others(fifth: dict[str, Any]) -> None:
     """BoPF condition (1): a fifth queue would leave the hard queue less than it was promised."""
-    cluster = cluster_with_operator
-    status = admit(cluster, "ThroughputQueue", "tq-1", {"weight": 40})
-    assert status["class"] == "Rejected"
-    admitted = next(condition for condition in status["conditions"] if condition["type"] == "Admitted")
+    assert fifth["class"] == "Rejected"
+    admitted = next(condition for condition in fifth["conditions"] if condition["type"] == "Admitted")
     assert admitted["status"] == "False"
-    safety = status["admission"]["safety"]
+    safety = fifth["admission"]["safety"]
     assert safety["holds"] is False
     assert float(safety["left"]) > float(safety["right"])
     assert safety["queue"] == "another queue"
-    assert "lq-" not in str(status), "the owner of one queue learns no names of others"
-    assert status["podPriority"]["className"] == "fairburst-large", "a rejected queue runs in the lowest class, at the floor"
+    assert "lq-" not in str(fifth), "the owner of one queue learns no names of others"
+    assert fifth["podPriority"]["className"] == "fairburst-large", "a rejected queue runs in the lowest class, at the floor"
 
 
-def test_a_rejected_queue_is_admitted_once_there_is_room(cluster_with_operator: LiveCluster) -> None:
+def test_a_rejected_queue_is_admitted_once_there_is_room(cluster_with_operator: LiveCluster, fifth: dict[str, Any]) -> None:
+    assert fifth["class"] == "Rejected"
     cluster = cluster_with_operator
     for number in range(3):  # all three: the elastic one would be promoted as soon as it is alone with tq-0
         cluster.admin("delete", "latencyqueue", "queue", "-n", f"lq-{number}")
