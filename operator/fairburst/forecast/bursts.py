@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairburst.forecast.forward import ComingBurst
+from fairburst.forecast.forward import MOMENT, ComingBurst
 from fairburst.forecast.from_question import AskedState
 from fairburst.forecast.learned import Durations
 from fairburst.forecast.state import State
@@ -30,7 +30,7 @@ from fairburst.sim.workload import DagJob, Stage
 
 AHEAD_SECONDS = 900.0  # later bursts have no forecast, because the work that will run then has not arrived yet
 MOST_PODS = 500
-LATER = 2e-3  # seconds by which a sporadic burst comes later than it may: a burst that comes now arrives a moment later than now
+LATER = 2 * MOMENT  # by which a sporadic burst comes later than it may, since the one before may have come a moment later than now
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +144,6 @@ def coming_burst(candidate: Candidate, durations: Durations, draw: np.random.Gen
     pods = int(np.clip(np.ceil((whole[counted] / unit[counted]).max() - 1e-9), 1, MOST_PODS)) if counted.any() else MOST_PODS
     known = durations.of_queue(candidate.queue)
     seconds = float(known[int(draw.integers(len(known)))]) if known else burst.duration_seconds
-    at = now + 1e-3 if candidate.opens is None else max(candidate.opens - EPOCH, now + 1e-3)
+    at = now + MOMENT if candidate.opens is None else max(candidate.opens - EPOCH, now + MOMENT)
     job = DagJob("burst", (Stage("pods", pods, seconds, tuple((whole / pods).tolist())),))
     return ComingBurst(candidate.queue, at, job, burst.deadline_seconds)

@@ -30,8 +30,8 @@ from fairburst.sim.scenario import Scenario, Submission
 from fairburst.sim.workload import DagJob, Stage
 
 COARSER = 0.03  # least distance of rounds, as a fraction of the time since the start of the run: a late forecast needs no milliseconds
+MOMENT = 1e-3  # seconds: what comes now arrives a moment later than now, and a deadline is judged a moment after it
 MOST_EVENTS = 30_000  # of one run; jobs that have not started by then have no known start
-JUDGED_AFTER = 1e-3  # seconds after a deadline at which a round judges it
 
 
 class Asked(NamedTuple):
@@ -76,7 +76,7 @@ class Forward(Simulation):
         self.fine_from = min((burst.at for burst in bursts), default=math.inf)
         deadlines = [at for at in map(self._open_deadline, self.before) if at > self.now]
         deadlines += [burst.at + burst.deadline_seconds for burst in bursts]
-        self.looks = sorted([burst.at for burst in bursts] + [at + JUDGED_AFTER for at in deadlines])
+        self.looks = sorted([burst.at for burst in bursts] + [at + MOMENT for at in deadlines])
         for burst in bursts:
             self._push(burst.at, Kind.ARRIVAL, Submission(burst.at, burst.queue, burst.job))
 
@@ -230,6 +230,6 @@ class Forward(Simulation):
             )
             for stage in job.stages
         )
-        at = self.now + max(wait, 1e-3)
+        at = self.now + max(wait, MOMENT)
         self._expect(queue, 1)
         self._push(at, Kind.ARRIVAL, Submission(at, queue, replace(job, stages=stages)))

@@ -17,7 +17,7 @@ import numpy as np
 from typing_extensions import override
 
 from fairburst.forecast.bursts import Candidate, bursts_due, coming_burst, is_open
-from fairburst.forecast.forward import JUDGED_AFTER, Forward
+from fairburst.forecast.forward import MOMENT, Forward
 from fairburst.forecast.from_cluster import Known
 from fairburst.forecast.learned import Arrivals, Durations
 from fairburst.forecast.state import JobState, StageState, State
@@ -30,7 +30,7 @@ from fairburst.whatif.rounds import DecidedRound
 RUNS = 9  # odd, so that the more frequent outcome of a burst is clear
 MOST_BURSTS = 5_000
 MOST_WAVES = 50  # of the pods that use a Job's places one after the other; the last one holds its room for all further ones
-MARGIN = 3 * JUDGED_AFTER  # a burst that comes now arrives a moment later, and its deadline is judged a moment after that
+MARGIN = 3 * MOMENT  # a burst that comes now arrives a moment later, and its deadline is judged a moment after that
 QUEUES_PER_STEP_SECOND = 200  # 20 ms between rounds of four queues, 5 s between those of a thousand, and none at an arrival
 QUEUES_AT_ONE_COST = 1_000  # a round of so many queues takes twice as long as one of a few, which takes about 2 ms
 MOST_ROUNDS = 4_000  # of a few queues, in one run; a run that needs more shortens the horizon
@@ -224,8 +224,8 @@ class _Run(Forward):
         coming = [coming_burst(one, side.durations, self._draw_for(one.queue), state.now) for one in side.bursts]
         dues = [Due(one.queue, at, at + one.burst.deadline_seconds) for one in side.bursts if (at := one.opens) is not None]
         super().__init__(state, side.durations, side.arrivals, np.random.default_rng(seed), coming)
-        judged = [burst.at + burst.deadline_seconds + JUDGED_AFTER for burst in coming]
-        judged += [due.deadline - EPOCH + JUDGED_AFTER for due in side.open]
+        judged = [burst.at + burst.deadline_seconds + MOMENT for burst in coming]
+        judged += [due.deadline - EPOCH + MOMENT for due in side.open]
         self._due = sorted(zip(judged, [*dues, *side.open], strict=True), key=lambda one: (one[0], one[1].queue))
         self.looks = sorted({*self.looks, *judged})
         self._arrivals = {burst.at for burst in coming}
