@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from fairburst.kube.queues.queue_set import SECOND_QUEUE
 from fairburst.kube.views.conditions import was_observed
 from tests.simulation import promises
 from tests.simulation.api_server import ApiServer, Write
@@ -90,6 +91,8 @@ class Accounts:
     def _losses(self, old: Object, new: Object) -> list[str]:
         """Return what was lost: a promise stays until its spec is edited, its class while the capacity permits, and no count goes down."""
         found, was, now, namespace = [], old.get("status") or {}, new.get("status") or {}, new["metadata"]["namespace"]
+        if _is_displaced(new):
+            return found
         if not self._is_edited(new):
             if was.get("class") in PROMISED and not was_observed(new):  # the class of an observed queue falls where another takes the place
                 least = self._least_class(new["metadata"]["uid"], was)
@@ -99,8 +102,6 @@ class Accounts:
                 found.append(f"a promise lost: that of {namespace} was {was['promise']}, is {now.get('promise')}")
         if was_observed(old) and not was_observed(new):
             return found  # an enforced queue starts its counts again (docs/decisions/0124)
-        if new["spec"].get("enforcement") == "Observe" and now.get("class") is None:
-            return found  # nor has an observed queue any where another takes the place (docs/queues.md, "Several queues in a namespace")
         for count in COUNTS:
             if (now.get("history") or {}).get(count, 0) < (was.get("history") or {}).get(count, 0):
                 found.append(f"accounting lost: history.{count} of {namespace} went down")
@@ -151,3 +152,11 @@ class Accounts:
         if name is not None:
             have = float(capacity.get(name, 0))
             self._note(f"guarantees exceed the capacity: {float(rates[name]):g} of {have:g} {name} are promised")
+
+
+def _is_displaced(queue: Object) -> bool:
+    """Return whether a queue in Observe mode has neither promise nor counts because another queue took its place in the namespace
+    (docs/queues.md, "Several queues in a namespace")."""
+    conditions = (queue.get("status") or {}).get("conditions") or ()
+    reasons = {one["type"]: one["reason"] for one in conditions}
+    return queue["spec"].get("enforcement") == "Observe" and reasons.get("Ready") == SECOND_QUEUE
