@@ -152,6 +152,28 @@ def test_during_an_in_place_resize_the_larger_side_counts(resizing: Pod, want: f
     assert effective_requests(resizing) == {"cpu": want}
 
 
+def resized_whole(want: str, has: str, *, infeasible: bool = False, **more: Any) -> Pod:
+    """A pod whose pod-level requests have been changed to `want`, while its kubelet still reports `has`."""
+    reported = {"resources": {"requests": {"cpu": has}}, "allocatedResources": {"cpu": has}}
+    conditions = [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}] if infeasible else []
+    return pod(spec(container(cpu="1"), resources={"requests": {"cpu": want}}, **more), phase="Running", conditions=conditions, **reported)
+
+
+@pytest.mark.parametrize(
+    ("resizing", "want"),
+    [
+        pytest.param(resized_whole("2", "2"), 2.0, id="at rest"),
+        pytest.param(resized_whole("4", "2"), 4.0, id="growing"),
+        pytest.param(resized_whole("2", "8"), 8.0, id="shrinking, not applied yet"),
+        pytest.param(resized_whole("10000", "2", infeasible=True), 2.0, id="infeasible"),
+        pytest.param(resized_whole("2", "3", overhead={"cpu": "1"}), 3.0, id="at rest, with the overhead that the kubelet adds"),
+    ],
+)
+def test_during_a_resize_of_the_pod_as_a_whole_the_larger_side_counts(resizing: Pod, want: float) -> None:
+    """kube-scheduler keeps the node's place for it; otherwise a burst would be promised what the pod has not given back."""
+    assert effective_requests(resizing) == {"cpu": want}
+
+
 @pytest.mark.parametrize(
     ("phase", "counts"), [("Pending", True), ("Running", True), ("Unknown", True), ("Succeeded", False), ("Failed", False)]
 )

@@ -80,6 +80,15 @@ def test_the_conditions_that_are_read_stay_and_the_others_go() -> None:
     assert left == [("PodScheduled", "True", "2026-01-01T00:00:01Z"), ("PodResizePending", "True", "2026-01-01T00:00:03Z")]
 
 
+def test_the_resources_of_a_pod_as_a_whole_stay_only_where_it_requests_as_a_whole() -> None:
+    """The kubelet reports them of every pod."""
+    for resources in (None, {"requests": {"cpu": "2"}}):
+        status = {"resources": {"requests": {"cpu": "2"}}, "allocatedResources": {"cpu": "2"}}
+        pod = read({"metadata": {"namespace": "team"}, "spec": {"resources": resources}, "status": status})
+        SharedParts().share(pod)
+        assert (pod.status.resources is None, pod.status.allocated_resources is None) == (resources is None,) * 2
+
+
 def test_no_condition_is_dropped_that_the_operator_reads() -> None:
     source = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "operator/fairburst/kube").rglob("*.py"))
     about_pods = {kind for kind in re.findall(r'\.type == "(\w+)"', source) if kind.startswith("Pod")}

@@ -77,7 +77,7 @@ def test_rules_of_two_pools_do_not_collide() -> None:
     def names(pool: str) -> set[str]:
         return {one["metadata"]["name"] for one in tenant_policies(parse_config(f"pool: {{name: {pool}}}"))}
 
-    assert len(names("red")) == 11
+    assert len(names("red")) == 10
     assert not names("red") & names("blue")
 
 

@@ -52,6 +52,17 @@ def report_resources(arena: Arena, tenant: Tenant, name: str) -> None:
     arena.admin("patch", "pod", name, "-n", tenant.name, "--subresource=status", "--type=strategic", "-p", patch)
 
 
+def mark_infeasible(arena: Arena, tenant: Tenant, name: str, cpu: str) -> None:
+    """Report that the last resize cannot be done and that the container keeps this cpu, as a kubelet does and KWOK does not."""
+    found = next(one for one in arena.items("pods", tenant.name) if one["metadata"]["name"] == name)
+    [status] = found["status"]["containerStatuses"]
+    kept = {"cpu": cpu, "memory": "128Mi"}
+    status |= {"allocatedResources": kept, "resources": {"requests": kept}}
+    condition = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+    patch = json.dumps({"status": {"containerStatuses": [status], "conditions": [condition]}})
+    arena.admin("patch", "pod", name, "-n", tenant.name, "--subresource=status", "--type=strategic", "-p", patch)
+
+
 def requested(arena: Arena, tenant: Tenant) -> list[str]:
     """Return the cpu requests of the tenant's pods."""
     return sorted(one["spec"]["containers"][0]["resources"]["requests"]["cpu"] for one in arena.items("pods", tenant.name))
@@ -172,6 +183,23 @@ def test_where_a_quota_holds_the_queue_a_pod_grows_no_further_than_the_quota(are
     report_resources(arena, cheat, "small")
     assert "exceeded quota" in resize(cheat, "small", "8")
     assert requested(arena, cheat) == ["100m"]
+
+
+def test_a_pod_whose_resize_is_infeasible_grows_no_further_than_the_quota(arena: Arena) -> None:
+    """The quota counts what the kubelet has allocated to such a pod, so that it would permit any further resize of it."""
+    cheat = arena.tenant()
+    cheat.create(pod("small", "1"))
+    arena.wait_running(cheat.name, 1, "a pod of 1 cpu")
+    report_resources(arena, cheat, "small")
+    assert resize(cheat, "small", "2") == ""
+    mark_infeasible(arena, cheat, "small", "1")
+    until(lambda: arena.enforced_cpu(cheat.name, "used") == 1, PATIENCE_SECONDS, "the quota to count what is allocated")
+    cheat.create(*[pod(f"own-{number}", "3") for number in range(4)])
+    arena.wait_running(cheat.name, 5, "pods of 13 of 16 cpu")
+    said = resize(cheat, "small", "8")
+    assert "expected requests of no more than" in said
+    assert resize(cheat, "small", "1") == ""
+    assert requested(arena, cheat) == ["1", "3", "3", "3", "3"], "what the attacker gained"
 
 
 def test_a_namespace_keeps_its_quota_when_its_queue_is_deleted_while_no_operator_runs(arena: Arena) -> None:

@@ -162,13 +162,15 @@ class ContainerStatus(Struct):
 
 
 class PodStatus(Struct):
-    """core/v1 PodStatus."""
+    """core/v1 PodStatus. `resources` and `allocated_resources` are those of the pod as a whole."""
 
     phase: str = ""
     start_time: str | None = None
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
+    resources: Resources | None = None
+    allocated_resources: ResourceList | None = None
 
 
 class Pod(Object):

@@ -15,12 +15,13 @@ from datetime import datetime
 
 from fairburst.bounds import MOST_AMOUNT, bounded_amount, bounded_duration
 from fairburst.kube.api.class_objects import RuntimeClass
-from fairburst.kube.api.objects import Container, ContainerStatus, Pod, PodSpec, Quantity, ResourceList, Resources
+from fairburst.kube.api.objects import Container, ContainerStatus, Pod, PodSpec, PodStatus, Quantity, ResourceList, Resources
 from fairburst.kube.times import to_epoch
 from fairburst.quantity import parse_exact
 
 MilliRequests = dict[str, int]
 
+NO_STATUS = PodStatus()
 _MOST_MILLI = int(MOST_AMOUNT) * 1000
 # The only resources that a quota makes every container name (validationSet of the evaluator).
 _MUST_BE_NAMED = ("cpu", "memory")
@@ -135,11 +136,11 @@ def milli_requests(pod: Pod) -> MilliRequests:
 def _unbounded_requests(pod: Pod) -> MilliRequests:
     spec, status = pod.spec, pod.status
     if not status.container_statuses and not status.init_container_statuses:
-        return _spec_requests(spec)
+        return _spec_requests(spec, status)
     statuses = {each.name: each for each in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))}
-    if not any(_resizing(container, statuses.get(container.name)) for container in (*spec.containers, *(spec.init_containers or ()))):
-        return _spec_requests(spec)
-    infeasible = any(each.type == "PodResizePending" and each.reason == "Infeasible" for each in status.conditions or ())
+    infeasible, every = _infeasible(status), (*spec.containers, *(spec.init_containers or ()))
+    if not infeasible and not any(_resizing(container, statuses.get(container.name)) for container in every):
+        return _spec_requests(spec, status)
     amounts: MilliRequests = {} if infeasible else _aggregate(spec.containers, spec.init_containers or ())
     for view in (_allocated, _actuated):
         containers, init_containers = (
@@ -147,7 +148,12 @@ def _unbounded_requests(pod: Pod) -> MilliRequests:
             for group in (spec.containers, spec.init_containers or ())
         )
         _raise(amounts, _aggregate(containers, init_containers))
-    return _with_pod_level(spec, amounts)
+    return _with_pod_level(spec, amounts, status)
+
+
+def _infeasible(status: PodStatus) -> bool:
+    """Return whether the kubelet cannot do the last resize, so that the spec does not count."""
+    return any(each.type == "PodResizePending" and each.reason == "Infeasible" for each in status.conditions or ())
 
 
 def containers_without_requests(pod: Pod | PodSpec, resources: Collection[str]) -> list[str]:
@@ -166,14 +172,14 @@ def containers_without_requests(pod: Pod | PodSpec, resources: Collection[str]) 
     ]
 
 
-def _spec_requests(spec: PodSpec) -> MilliRequests:
+def _spec_requests(spec: PodSpec, status: PodStatus = NO_STATUS) -> MilliRequests:
     containers = spec.containers
     # Nearly every pod has one container and nothing else.
     if len(containers) == 1 and not spec.init_containers:
         amounts = {resource: milli(quantity) for resource, quantity in _requests(containers[0]).items()}
     else:
         amounts = _aggregate(containers, spec.init_containers or ())
-    return _with_pod_level(spec, amounts)
+    return _with_pod_level(spec, amounts, status)
 
 
 def _aggregate(containers: Iterable[Container], init_containers: Iterable[Container]) -> MilliRequests:
@@ -197,14 +203,23 @@ def _aggregate(containers: Iterable[Container], init_containers: Iterable[Contai
     return together
 
 
-def _with_pod_level(spec: PodSpec, amounts: MilliRequests) -> MilliRequests:
-    """Add the overhead to the pod-level requests, or to the containers' sum where there are none."""
-    if spec.resources is not None:
-        for resource, quantity in (spec.resources.requests or {}).items():
-            if _pod_level(resource):
-                amounts[resource] = milli(quantity)
+def _with_pod_level(spec: PodSpec, amounts: MilliRequests, status: PodStatus) -> MilliRequests:
+    """Add the overhead to the pod-level requests, or to the containers' sum where there are none.
+
+    During a resize of the pod as a whole the largest of the spec's requests and of those in `status` counts, as for kube-scheduler;
+    ResourceQuota reads the spec alone (1.37). The kubelet reports sums that include the overhead, which kube-scheduler then adds again.
+    """
     if spec.overhead:
         _add(amounts, spec.overhead)
+    if spec.resources is not None and any(_pod_level(resource) for resource in spec.resources.requests or ()):
+        whole: MilliRequests = {}
+        if status.resources is None or not _infeasible(status):
+            _add(whole, spec.resources.requests or {})
+            _add(whole, {resource: amount for resource, amount in (spec.overhead or {}).items() if resource in whole})
+        if status.resources is not None:
+            for reported in (status.resources.requests, status.allocated_resources):
+                _raise(whole, {resource: milli(amount) for resource, amount in (reported or {}).items()})
+        amounts.update({resource: amount for resource, amount in whole.items() if _pod_level(resource)})
     return amounts
 
 

@@ -27,6 +27,8 @@ class SharedParts:
     def share(self, pod: Pod) -> None:
         """Replace parts of a pod that is not used yet by equal ones."""
         _drop_unread(pod.status)
+        if pod.spec.resources is None:  # what the kubelet reports of the pod as a whole says no more than that of its containers
+            pod.status.resources = pod.status.allocated_resources = None
         _intern(pod)
         owner = controller_of(pod.metadata)
         key = pod.metadata.namespace if owner is None else owner.uid
