@@ -138,8 +138,8 @@ def _unbounded_requests(pod: Pod) -> MilliRequests:
     if not status.container_statuses and not status.init_container_statuses:
         return _spec_requests(spec, status)
     statuses = {each.name: each for each in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))}
-    infeasible, every = _infeasible(status), (*spec.containers, *(spec.init_containers or ()))
-    if not infeasible and not any(_resizing(container, statuses.get(container.name)) for container in every):
+    infeasible = _infeasible(status)
+    if not infeasible and not _resizing(spec, statuses):
         return _spec_requests(spec, status)
     amounts: MilliRequests = {} if infeasible else _aggregate(spec.containers, spec.init_containers or ())
     for view in (_allocated, _actuated):
@@ -153,7 +153,10 @@ def _unbounded_requests(pod: Pod) -> MilliRequests:
 
 def _infeasible(status: PodStatus) -> bool:
     """Return whether the kubelet cannot do the last resize, so that the spec does not count."""
-    return any(each.type == "PodResizePending" and each.reason == "Infeasible" for each in status.conditions or ())
+    for each in status.conditions or ():
+        if each.type == "PodResizePending":
+            return each.reason == "Infeasible"
+    return False
 
 
 def containers_without_requests(pod: Pod | PodSpec, resources: Collection[str]) -> list[str]:
@@ -228,13 +231,16 @@ def _requests(container: Container) -> ResourceList:
     return (resources.requests if resources is not None else None) or {}
 
 
-def _resizing(container: Container, status: ContainerStatus | None) -> bool:
-    """Return whether the kubelet reports other requests than the spec."""
-    if status is None:
-        return False
-    requests = _requests(container)
-    applied = status.resources.requests if status.resources is not None else None
-    return status.allocated_resources not in (None, requests) or applied not in (None, requests)
+def _resizing(spec: PodSpec, statuses: Mapping[str, ContainerStatus]) -> bool:
+    """Return whether the kubelet reports other requests of a container than the spec."""
+    for container in (*spec.containers, *(spec.init_containers or ())):
+        status = statuses.get(container.name)
+        if status is not None:
+            requests = _requests(container)
+            applied = status.resources.requests if status.resources is not None else None
+            if status.allocated_resources not in (None, requests) or applied not in (None, requests):
+                return True
+    return False
 
 
 def _allocated(container: Container, status: ContainerStatus | None, infeasible: bool) -> Container:
