@@ -12,7 +12,7 @@ from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.waiting import until
 from tests.support import work
-from tests.support.attacks import PATIENCE_SECONDS, Arena, Tenant
+from tests.support.attacks import PATIENCE_SECONDS, Arena, Tenant, job
 from tests.support.live_cluster import refusal
 from tests.support.work import pod_spec
 
@@ -76,6 +76,23 @@ def test_pods_of_newer_kinds_run_and_count_and_fail_no_round(arena: Arena, mode:
     assert not arena.get("pod", "claiming", tenant.name)["spec"].get("schedulingGates")
     assert arena.enforced_cpu(tenant.name, "used") == 6.5
     assert arena.operator.metrics()["fairburst_round_failures_total"] == 0
+
+
+@pytest.mark.parametrize("mode", ["Gate", "Suspend"])
+def test_the_deadline_of_a_job_runs_while_its_pods_wait_and_not_while_it_is_suspended(arena: Arena, mode: str) -> None:
+    tenant = arena.tenant(enforcement=mode, limits={"cpu": "1"})
+    tenant.create(job("first", 1))
+    arena.wait_running(tenant.name, 1, "the Job that fills the queue")
+    late = job("late", 1)
+    late["spec"]["activeDeadlineSeconds"] = 2
+    tenant.create(late)
+
+    def reasons() -> set[str]:
+        return {one["reason"] for one in arena.get("job", "late", tenant.name).get("status", {}).get("conditions", ())}
+
+    until(reasons, PATIENCE_SECONDS, "the Job controller to say how the Job is")
+    assert reasons() == {"JobSuspended" if mode == "Suspend" else "DeadlineExceeded"}
+    assert ("startTime" in arena.get("job", "late", tenant.name)["status"]) == (mode != "Suspend")
 
 
 def test_a_pod_that_shrinks_as_a_whole_counts_in_full_until_its_kubelet_has_done_it(arena: Arena) -> None:
