@@ -203,6 +203,15 @@ class TestChargeAbsence:
         given = snapshot((BATCH, self.queue), [CAPACITY], [[100.0], [1.0]], [[8.0], [1.0]])
         assert charge_absence(read, given, using(1.0), history((2, None, bound("1"))), START + 10, NOW + 10) is read
 
+    def test_a_resource_that_no_node_offers_and_no_burst_declares_is_charged_nothing(self) -> None:
+        """One that the configuration counts from now on: a GPU before the first node with one. The account was no number then."""
+        opened = round_(Memory(), 0, 4, 0, self.queue)
+        read = Memory(dict(opened.queues), opened.next_admission_order)
+        given = snapshot((BATCH, self.queue), [CAPACITY, 0.0], [[100.0, 0.0], [4.0, 0.0]], [[12.0, 0.0], [4.0, 0.0]])
+        entry = charge_absence(read, given, using(4.0), history((2, None, bound("4"))), START + 10, NOW + 10).queues["l/q"]
+        assert entry.ledger(START + 10) == pytest.approx(4 / CAPACITY * 8)
+        assert entry.received["memory"] == (0.0, 0.0)
+
     @pytest.mark.parametrize("state", [WindowState.OPEN, WindowState.OVERDUE])
     def test_accounts_of_the_future_are_left_alone(self, state: WindowState) -> None:
         opened = round_(Memory(), 0, 4, 0, self.queue)

@@ -119,7 +119,7 @@ def charge_absence(
             continue
         ago, space = now - wall, pods.spaces.of_queue(*spec.name.split("/"))
         bound = np.array([pods.namespace(space).bound.get(resource, 0.0) for resource in snapshot.resources])
-        most = _guaranteed(entry, snapshot.resources, snapshot.unit[row]) * inverse
+        most = _guaranteed_shares(entry, snapshot.resources, snapshot.unit[row], inverse)
         for start, end, is_open in spans:
             pieces = recent.pieces(space, pods.spaces, snapshot.resources, bound, start + ago, end + ago, now)
             before = entry if is_open else _carried(entry if unseen is None else _at_rest(entry), start)
@@ -207,12 +207,15 @@ def _charged(
     )
 
 
-def _guaranteed(entry: QueueMemory, resources: tuple[str, ...], unit: FloatArray) -> FloatArray:
-    """Return (K,) the most that counts at once: the rate of the declared burst in whole pods; infinite if none is declared."""
+def _guaranteed_shares(entry: QueueMemory, resources: tuple[str, ...], unit: FloatArray, inverse: FloatArray) -> FloatArray:
+    """Return (K,) the largest shares that count at once: the rate of the declared burst in whole pods; infinite where none is declared.
+
+    Zero for a resource without capacity.
+    """
     burst = entry.promise.burst
-    if burst is None:
-        return np.full(len(resources), np.inf)
-    speed = burst.duration_seconds / burst.deadline_seconds
-    rate = np.array([burst.resources.get(resource, np.inf) * speed for resource in resources])
+    declared = {} if burst is None else burst.resources
+    speed = 1.0 if burst is None else burst.duration_seconds / burst.deadline_seconds
+    rate = np.array([declared.get(resource, np.inf) * speed for resource in resources])
     whole = np.where(unit > 0, unit, 1.0)
-    return np.where(unit > 0, np.ceil(rate / whole - TOLERANCE) * whole, rate)
+    amount = np.where(unit > 0, np.ceil(rate / whole - TOLERANCE) * whole, rate)
+    return np.multiply(amount, inverse, out=np.zeros_like(amount), where=inverse > 0)
