@@ -10,7 +10,8 @@ import pytest
 
 from fairburst.kube.api.objects import Pod
 from fairburst.kube.enforce.ending import STUCK_SECONDS
-from fairburst.kube.enforce.reclaim import REFUSED_SECONDS, PodEviction
+from fairburst.kube.enforce.reclaim import MOST_REFUSED, REFUSED_SECONDS, PodEviction
+from fairburst.kube.names import RECLAIMABLE_ANNOTATION
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.times import from_epoch
 from fairburst.policy.reclaim.values import Ground, ReclaimMemory
@@ -26,17 +27,20 @@ DAY = 86_400
 class Cluster(World):
     """Two nodes of eight cpu, full of pods of one Job in each batch namespace, and a queue whose burst of six may evict."""
 
-    def __init__(self, *batches: str, config: str = "", burst: dict[str, Any] | None = None, mode: str = "Quota", weight: int = 1) -> None:
+    def __init__(
+        self, *batches: str, config: str = "", burst: dict[str, Any] | None = None, mode: str = "Quota", weight: int = 1,
+        node_cpu: int = NODE_CPU,
+    ) -> None:  # fmt: skip
         super().__init__(config, nodes=0)
         for number in range(2):
-            self.nodes["", f"node-{number}"] = node(f"node-{number}", cpu=str(NODE_CPU), memory="64Gi", pods="110")
+            self.nodes["", f"node-{number}"] = node(f"node-{number}", cpu=str(node_cpu), memory="128Gi", pods="110")
         self.batches = batches or ("batch",)
         for where in self.batches:
             self.queue("ThroughputQueue", where, spec={"enforcement": mode, "weight": weight})
         self.queue("LatencyQueue", "burst", spec={**latency_spec("6", 120, 900), "reclaim": "Evict", **(burst or {})})
         self.round()
         self.after(5.0)
-        each = 2 * NODE_CPU // len(self.batches)
+        each = 2 * node_cpu // len(self.batches)
         for where in self.batches:
             self.controller("Job", None, job(where, f"work-{where}", each, podFailurePolicy=IGNORE))
             for number in range(each):
@@ -277,6 +281,31 @@ def test_where_one_is_refused_others_go_until_its_time_is_over() -> None:
     cluster.engine.reclaim.refused(other, 1.0, cluster.now)
     assert evictions(cluster.next(REFUSED_SECONDS - 1.0)) == ()
     assert len(evictions(cluster.next(2.0))) == 1
+
+
+def test_a_tenant_whose_budgets_protect_very_many_controllers_keeps_no_other_queue_from_giving() -> None:
+    """Each refusal is about one controller, and costs one of the evictions of a second. The queue furthest above its share had all of its
+    controllers asked before another queue gave anything, and could be asked again by then if it had enough of them."""
+    cluster = Cluster("held", "open", node_cpu=100, burst=latency_spec("100", 120, 900), config="reclaim: {evictionsPerSecond: 10}")
+    for number in range(140):
+        alone = pod("held", f"held-{number:02}", SMALL, node=f"node-{number % 2}", phase="Running", creationTimestamp=EARLY)
+        alone.metadata.annotations = {RECLAIMABLE_ANNOTATION: "true"}
+        cluster.put(alone)
+    for number in range(60, 100):
+        cluster.end("open", f"open-{number:02}")
+    cluster.settle()
+    cluster.arrive(100)
+    refused, gone = 0, 0
+    for _ in range(80):
+        chosen = evictions(cluster.next())
+        cluster.evict(tuple(one for one in chosen if one.key[0] == "open"))
+        for one in chosen:
+            if one.key[0] == "held":
+                cluster.engine.reclaim.sent([one])
+                cluster.engine.reclaim.refused(one, 1.0, cluster.now)
+        refused, gone = refused + sum(one.key[0] == "held" for one in chosen), gone + sum(one.key[0] == "open" for one in chosen)
+    assert gone == 5, "all that the queue has above its share"
+    assert refused > 2 * MOST_REFUSED, "then others of the protected queue are asked again"
 
 
 def test_evictions_that_could_not_be_remembered_are_chosen_again(cluster: Cluster) -> None:

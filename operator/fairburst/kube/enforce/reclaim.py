@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -50,6 +51,7 @@ from fairburst.policy.tolerance import LARGEST, TOLERANCE, slack_of
 ENFORCED_SECONDS = 0.05  # until the API server reports a quota of this round as enforced
 LESS_THAN_A_POD = 0.999  # as in quota_plan.py, which delays smaller changes
 REFUSED_SECONDS = 10.0  # a disruption budget that refuses one pod of a controller will refuse the others too
+MOST_REFUSED = 16  # controllers of a namespace at a time: then budgets protect many there, and other namespaces' pods are asked first
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ class Reclaimer:
     rules: ReclaimRules
     memory: ReclaimMemory = field(default_factory=ReclaimMemory)
     _in_flight: dict[PodKey, str] = field(default_factory=dict)
-    _refused: dict[str, float] = field(default_factory=dict)
+    _refused: dict[tuple[str, str], float] = field(default_factory=dict)  # by namespace and controller
 
     def plan(
         self, cluster: Cluster, enforced: Iterable[ManagedNamespace], snapshot: ClusterSnapshot, result: RoundResult, reclaiming: BoolArray,
@@ -135,9 +137,14 @@ class Reclaimer:
             return ReclaimPlan(holding=holding, due=grace_ends - wall)
         giving = {item.namespace: item.row for item in over if item.row is not None}
         used = [(giving[space], one) for one in bound if not one.pod.unmanaged and (space := cluster.index.space_of(one.pod)) in giving]
-        running = [self._running(cluster, one, row) for row, one in used if not self._ending(one.key, one.pod)]
+        asked = [(row, one) for row, one in used if not self._ending(one.key, one.pod)]
         givers = _standing(snapshot, result, over, [(row, one.request) for row, one in used], cluster)
-        outcome, self.memory = make_room(claims, free, running, givers, self.memory, self.rules, wall)
+        for last in self._asked_last():
+            running = [self._running(cluster, one, row, last) for row, one in asked]
+            outcome, memory = make_room(claims, free, running, givers, self.memory, self.rules, wall)
+            if outcome.evictions:
+                break
+        self.memory = memory
         keys = {pod.metadata.uid: key for key, pod in cluster.pods.items()} if outcome.evictions else {}
         why = {claim.owed.row: _why(claim.owed, snapshot, result, since) for claim in claims}
         longest = horizon - wall
@@ -167,7 +174,8 @@ class Reclaimer:
 
     def refused(self, eviction: PodEviction, seconds: float, now: float) -> None:
         """Note a refused eviction: the pods of its controller are left alone for `seconds`, ten at least. Others may be evicted."""
-        self._refused[eviction.owner] = max(self._refused.get(eviction.owner, -math.inf), now + max(seconds, REFUSED_SECONDS))
+        which = eviction.key[0], eviction.owner
+        self._refused[which] = max(self._refused.get(which, -math.inf), now + max(seconds, REFUSED_SECONDS))
         self.not_done([eviction])
 
     def not_done(self, evictions: Collection[PodEviction]) -> None:
@@ -202,7 +210,7 @@ class Reclaimer:
     def _nodes(self, cluster: Cluster, horizon: float, wall: float, now: float) -> tuple[FloatArray, list[_Bound]]:
         """Return (M, K + 1) amounts that are free or come free on each node, and the pods that use the rest."""
         self._in_flight = {key: uid for key, uid in self._in_flight.items() if _is_there(cluster.pods.get(key), uid)}
-        self._refused = {owner: until for owner, until in self._refused.items() if now < until}
+        self._refused = {which: until for which, until in self._refused.items() if now < until}
         free = np.column_stack([cluster.shapes.offers, cluster.shapes.pods])
         position = {name: row for row, name in enumerate(cluster.nodes)}
         bound = [
@@ -223,12 +231,18 @@ class Reclaimer:
         """Return whether an eviction would change nothing: reclaim has evicted the pod already. A pod that others delete can be hurried."""
         return pod.metadata.deletion_timestamp is not None and asked_key(key, pod.metadata.uid) in self.memory.asked
 
-    def _running(self, cluster: Cluster, one: _Bound, row: int) -> RunningPod:
-        pod = one.pod
+    def _asked_last(self) -> tuple[frozenset[str], ...]:
+        """Return the namespaces to leave out of a choice, and of the next one if that evicts nothing."""
+        counts = Counter(namespace for namespace, _ in self._refused)
+        many = frozenset(namespace for namespace, count in counts.items() if count >= MOST_REFUSED)
+        return (many, frozenset()) if many else (many,)
+
+    def _running(self, cluster: Cluster, one: _Bound, row: int, last: frozenset[str]) -> RunningPod:
+        pod, where = one.pod, one.key[0]
         group, _ = group_of(pod, cluster.index.space_of(pod))
         owner = controller_of(pod.metadata)
         job = cluster.controllers.job(pod.metadata.namespace, owner.name) if owner is not None else None
-        may_go = evictable(pod, job) and _owner_uid(pod) not in self._refused
+        may_go = where not in last and evictable(pod, job) and (where, _owner_uid(pod)) not in self._refused
         return RunningPod(pod.metadata.uid, row, one.node, one.request, _started(pod), "/".join(group or ()), may_go)
 
 
