@@ -79,6 +79,7 @@ def produced() -> Iterator[ConditionValue]:
     for number in range(9):
         world.queue("ThroughputQueue", "n", name=f"beside-{number}", created=f"2026-03-01T00:00:0{number}Z")
     world.queue("ThroughputQueue", "wrong", spec={"weight": -1})
+    world.queue("ThroughputQueue", "going")["metadata"]["deletionTimestamp"] = "2026-04-01T00:00:00Z"
     plan = world.plan()
     governing = next(one for one in plan.queue_set.entries if one.governs)
     for entry in plan.queue_set.entries:

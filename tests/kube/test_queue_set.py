@@ -8,7 +8,7 @@ import pytest
 
 from fairburst.kube.queues.queue_set import ObjectKey, QueueEntry, QueueSet, QueueSetBuilder
 from fairburst.policy.model import Memory, QueueMemory
-from tests.support.objects import latency_spec, stored_queue
+from tests.support.objects import World, latency_spec, stored_queue
 
 EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"
 INVALID = {"weight": 0}
@@ -67,6 +67,30 @@ def test_a_queue_being_deleted_governs_no_more() -> None:
     going = queue("a", created=EARLY)
     going["metadata"]["deletionTimestamp"] = LATE
     assert [one.key[2] for one in build(going, queue("b", created=LATE)).governing] == ["b"]
+
+
+def test_a_queue_that_a_finalizer_keeps_after_its_deletion_says_so() -> None:
+    """Its status said Hard, Guaranteed and Ready for as long as it stayed, while its namespace ran at the floor."""
+    world = World()
+    world.queue("LatencyQueue", "n", spec=latency_spec())
+    world.settle(5.0)
+    assert world.status("n", kind="LatencyQueue")["class"] == "Hard"
+    world.queues["LatencyQueue", "n", "queue"]["metadata"] |= {"deletionTimestamp": LATE, "finalizers": ["other.tool/keeps"]}
+    world.settle(5.0)
+    status = world.status("n", kind="LatencyQueue")
+    assert "class" not in status
+    assert "promise" not in status
+    conditions = {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
+    assert conditions == {
+        "Admitted": ("False", "NotGoverning"),
+        "Enforced": ("False", "NotGoverning"),
+        "Ready": ("False", "BeingDeleted"),
+    }
+    assert "other.tool/keeps" in world.condition("LatencyQueue", "n", "Ready")[2]
+    world.queue("ThroughputQueue", "n")
+    world.settle(5.0)
+    assert world.status("n")["class"] == "Elastic", "another queue governs the namespace"
+    assert world.condition("LatencyQueue", "n", "Ready")[1] == "BeingDeleted"
 
 
 def test_queues_of_an_ending_namespace_are_no_members() -> None:

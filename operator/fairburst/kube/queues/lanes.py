@@ -138,8 +138,9 @@ def obstacle(kind: str, name: str, mode: Mode, default_key: tuple[str, str, str]
     return None
 
 
-def no_lane(default: str) -> str:
+def no_lane(default_key: tuple[str, str, str]) -> str:
     """Return the sentence for a further queue for which no lane is left."""
+    default = f"{default_key[0]} {default_key[2]}"
     return f"expected at most {len(LANES)} queues besides {default}. Delete one of them, or use another namespace."
 
 

@@ -198,7 +198,8 @@ class QueueSetBuilder:
 
     def build(self, objects: Mapping[ObjectKey, Mapping[str, Any]], memory: Memory, ending: frozenset[str]) -> QueueSet:
         """Build the queue set from all queue objects. `ending`: namespaces that are being deleted or no longer exist."""
-        alive = {key: obj for key, obj in objects.items() if key[1] not in ending and "deletionTimestamp" not in obj["metadata"]}
+        alive = {key: obj for key, obj in objects.items() if key[1] not in ending}
+        going = [_going(key, alive.pop(key)) for key in [*alive] if "deletionTimestamp" in alive[key]["metadata"]]
         if not self._observing:
             self._left_out = {key: _version(obj) for key, obj in alive.items() if is_observed(obj)}
             alive = {key: obj for key, obj in alive.items() if key not in self._left_out}
@@ -236,6 +237,7 @@ class QueueSetBuilder:
             entries += beside
         entries += governing.values()
         entries.sort(key=lambda one: order[one.key])
+        entries += [one for one in going if not (self._observing or one.observed_only) and pool_name(one.obj) == self._pool]
         in_force = [*governing.values(), *(entry for beside in further.values() for entry in beside)]
         self.lanes.keep({name: {one.key[2]: one.lane for one in beside if one.lane} for name, beside in further.items() if beside})
         broken = {one.namespace for one in entries if one.problem is not None and one.problem.reason == INTERNAL_ERROR}
@@ -244,7 +246,6 @@ class QueueSetBuilder:
 
     def _with_lanes(self, default: QueueEntry, beside: Sequence[QueueEntry]) -> list[QueueEntry]:
         """Return the queues beside the default queue, in their order, with their lanes or the reasons why they have none."""
-        title = f"{default.key[0]} {default.key[2]}"
         refused = {one.uid: obstacle(one.key[0], one.key[2], one.mode, default.key, default.mode) for one in beside}
         lanes = self.lanes.give(default.namespace, [one.key[2] for one in beside if refused[one.uid] is None])
         found = list[QueueEntry]()
@@ -253,7 +254,7 @@ class QueueSetBuilder:
             if why is None and one.key[2] in lanes:
                 found.append(replace(one, lane=lanes[one.key[2]]))
             else:
-                reason, message = (SECOND_QUEUE, why) if why is not None else ("TooManyQueues", no_lane(title))
+                reason, message = (SECOND_QUEUE, why) if why is not None else ("TooManyQueues", no_lane(default.key))
                 found.append(replace(one, spec=None, problem=one.problem or Problem(reason, message), governs=False))
         return found
 
@@ -316,6 +317,13 @@ class QueueSetBuilder:
         among_governing = {entry.key: position for position, entry in enumerate(governing)}
         self._positions = {entry.key: (position, among_governing.get(entry.key)) for position, entry in enumerate(entries)}
         return self._last
+
+
+def _going(key: ObjectKey, obj: Mapping[str, Any]) -> QueueEntry:
+    """Return the entry of an enforced queue that finalizers keep after its deletion. It governs no more."""
+    metadata, kept = obj["metadata"], ", ".join(obj["metadata"].get("finalizers") or ())
+    problem = Problem("BeingDeleted", f"the queue is deleted and promises nothing any more; the object stays for its finalizers: {kept}.")
+    return QueueEntry(key, metadata.get("uid", ""), int(metadata.get("generation", 0)), obj, None, None, problem, governs=False)
 
 
 def _not_governing(entry: QueueEntry, first: Mapping[str, Any] | None) -> QueueEntry:
