@@ -333,6 +333,20 @@ def test_a_throughput_queue_gets_its_share_once_it_has_been_short_for_the_grace_
     assert not [one.message for one in chosen if "second" in one.message]
 
 
+def test_a_queue_that_evicts_again_after_a_time_in_which_none_did_waits_for_the_whole_grace_time() -> None:
+    """The beginning of the former shortage was kept, across restarts too, and the grace time counted as over."""
+    cluster = Cluster(config="reclaim: {graceSeconds: 100}", burst={"reclaim": "Never"})
+    second = cluster.queue("ThroughputQueue", "second", spec={"reclaim": "Evict"}, created="2026-01-01T00:00:05Z")
+    cluster.round()
+    cluster.controller("Job", None, job("second", "later", 16, podFailurePolicy=IGNORE))
+    cluster.arrive(8, where="second")
+    assert not any(evictions(cluster.next(10.0)) for _ in range(5))
+    for reclaim, generation in (("Never", 2), ("Evict", 3)):
+        second["spec"]["reclaim"], second["metadata"]["generation"] = reclaim, generation
+        assert not any(evictions(cluster.next(10.0)) for _ in range(9)), reclaim
+    assert any(evictions(cluster.next(2.0)) for _ in range(15))
+
+
 def test_an_eviction_says_for_which_burst(cluster: Cluster) -> None:
     [message] = {one.message for one in evictions(cluster.next())}
     opened = "2026-01-01T00:00:43Z"

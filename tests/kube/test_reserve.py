@@ -68,6 +68,23 @@ def test_the_quota_of_small_jobs_goes_once_the_namespace_quota_counts_their_pods
     assert world.round().quota_deletions == [("batch", SMALL)]
 
 
+def test_the_quota_of_small_jobs_of_a_former_pool_goes(world: World) -> None:
+    """The pool has another name in the configuration, or the queue was created again in another pool, whose operator does not run any more.
+    Small pods then counted for a second quota, of an amount that no one changed."""
+    submit(world, "batch", "small", 4, "small", running=2)
+    world.settle()
+    other = World("{smallJobs: {enabled: true}, pool: {name: other}}")
+    other.namespaces.update(world.namespaces)
+    other.quotas.update(world.quotas)
+    for one in world.pods.values():
+        other.put(one)
+    other.queue(TQ, "batch", spec={"pool": "other"}, uid="again")
+    submit(other, "batch", "small", 4, "small")
+    other.settle()
+    assert {name for _, name in other.quotas} == {"fairburst"}
+    assert other.scope("batch", "fairburst") == ("NotIn", {*SYSTEM_CLASSES})
+
+
 def test_a_deleted_quota_of_small_jobs_is_made_again_while_the_namespace_quota_counts_their_pods(world: World) -> None:
     submit(world, "batch", "small", 4, "small", running=2)
     world.settle()

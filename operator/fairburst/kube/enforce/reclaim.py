@@ -123,6 +123,7 @@ class Reclaimer:
     ) -> ReclaimPlan:  # fmt: skip
         """Return the evictions of one round. `reclaiming`: (N,) queues with `reclaim: Evict`. `wall`: since the epoch, `now`: monotonic."""
         if not reclaiming.any():
+            self.memory = replace(self.memory, short_since={}, made_room=self.memory.recent(self.rules, wall))
             return ReclaimPlan()
         found, since, grace_ends = owed(snapshot, result, reclaiming, self.memory.short_since, self.rules, wall)
         self.memory = replace(self.memory, short_since=since, made_room=self.memory.recent(self.rules, wall))

@@ -264,8 +264,9 @@ def left_over(
 ) -> list[QuotaKey]:  # fmt: skip
     """Return those of `keys` that are quotas of this pool, other than the namespace quota, and not wanted, in order.
 
-    Each stays until the namespace quota counts its pods. `within`: the pool's namespaces, in which one without a label is the pool's, too.
+    Each stays until the namespace quota counts its pods. `within`: the pool's namespaces, in which all are the pool's: one without a label
+    has lost it, and the operator of a former pool need not run any more.
     """
-    pools = {key: pool_of(quotas[key]) for key in keys if key[1] in OTHER_QUOTAS and key not in wanted}
-    found = (key for key, of in pools.items() if of == pool or (of is None and key[0] in within))
+    others = (key for key in keys if key[1] in OTHER_QUOTAS and key not in wanted)
+    found = (key for key in others if pool_of(quotas[key]) == pool or key[0] in within)
     return sorted((space, name) for space, name in found if not leaves_to(quotas.get((space, QUOTA_NAME)), name))
