@@ -138,6 +138,14 @@ def test_a_deleted_quota_is_put_back_without_waiting() -> None:
     assert write.create
 
 
+def test_a_quota_of_none_of_the_counted_resources_is_put_right() -> None:
+    """After another choice of `pool.countedResources`, or an edit by hand. It was left as it was, with an internal error of its queue."""
+    (write,), _ = plan([target(4.0, counted=2.0)], [quota("batch", {"requests.memory": "8Gi"})])
+    assert write.hard == {"requests.cpu": "5"}
+    assert write.used == {"requests.cpu": "2"}
+    assert write.stale_keys == ("requests.memory",)
+
+
 @pytest.mark.parametrize(
     ("edited", "want_stale"),
     [

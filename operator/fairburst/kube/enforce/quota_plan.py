@@ -328,7 +328,7 @@ class QuotaPlanner:
     ) -> QuotaWrite:
         new = [resource for resource in want if rescope or resource not in have]
         used_pods = {} if target.pods is None or (has_pods and not rescope) else {PODS_KEY: str(target.counted_pods)}
-        growth = max((want[r] - have[r]) / max(have[r], want[r], 1e-9) for r in want if r in have) if have else 1.0
+        growth = max(((want[r] - have[r]) / max(have[r], want[r], 1e-9) for r in want if r in have), default=1.0)
         shrink = max(((have[r] - want[r]) / max(have[r], 1e-9) for r in want if r in have), default=0.0)
         order = WriteOrder.SHRINK if shrink > growth else WriteOrder.RAISE_BURST if target.latency else WriteOrder.RAISE
         return QuotaWrite(
