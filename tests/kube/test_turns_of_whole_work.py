@@ -9,7 +9,7 @@ import pytest
 
 from fairburst.kube.api.objects import Job, Pod, SchedulingGate
 from fairburst.kube.names import GATE, HELD_ANNOTATION
-from tests.support.objects import World, job, pod, requesting
+from tests.support.objects import World, job, node, pod, requesting
 
 TQ = "ThroughputQueue"
 STEP_SECONDS = 4.0
@@ -193,3 +193,19 @@ def test_work_that_needs_every_place_gets_the_last_ones_though_the_scheduler_pre
     longest = 2 * TASK_SECONDS + 10.0  # until the earlier pods have ended
     assert max(found.seconds_to_run) <= longest
     assert all(found.world.now - since <= longest for since in found.incomplete.values())
+
+
+def test_a_start_that_has_begun_outlasts_another_choice_of_resources() -> None:
+    """A queue names a GPU, and a node has one: from then on a third resource is shared. It was an internal error of this queue."""
+    contest = Contest(48, 20.0, 1)
+    contest.run(3.0)
+    while not contest.incomplete:
+        contest.run(STEP_SECONDS / 60)
+    world = contest.world
+    assert world.plan().snapshot.starting
+    world.nodes["", "gpus"] = node("gpus", cpu="0", memory="0", pods="1", **{"nvidia.com/gpu": "1"})
+    world.queue(TQ, "other", spec={"limits": {"nvidia.com/gpu": "1"}})
+    plan = world.plan()
+    assert plan.snapshot.resources == ("cpu", "memory", "nvidia.com/gpu")
+    assert world.engine.contained.failures == {}
+    assert plan.snapshot.starting

@@ -22,7 +22,8 @@ class PoolConfig(Group):
     node_selector: dict[str, str] = Field(
         default_factory=dict,
         description="Labels of the pool's nodes; the admission policy adds them to every pod of a managed namespace. "
-        "Empty, the default, means all nodes, since most clusters are one pool. Several operators need disjoint selectors.",
+        "Empty, the default, means all nodes, since most clusters are one pool. Several operators need disjoint selectors. Pods keep the "
+        "labels of their creation: after a change, delete those that wait.",
     )
     declared_capacity: dict[str, QuantityText] = Field(
         default_factory=dict,

@@ -80,7 +80,7 @@ class LeaderElectionConfig(Group):
     lease_name: DnsLabel | None = Field(
         default=None,
         description="Name of the Lease in the operator's namespace. None, the default, makes it fairburst-POOL: operators of different "
-        "pools never wait for each other.",
+        "pools never wait for each other. Change it, or the namespace, only while no process runs: two Leases have two holders.",
     )
     lease_seconds: int = Field(
         default=8,

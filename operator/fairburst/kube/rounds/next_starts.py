@@ -27,7 +27,8 @@ class NextStarts:
         self._largest_turn = largest_turn  # part of the pool
         self.need: dict[int, FloatArray] = {}
         self.begun: frozenset[int] = frozenset()
-        self._granted: dict[str, FloatArray] = {}
+        self._granted: dict[str, FloatArray] = {}  # (K,) of `_resources`
+        self._resources: tuple[str, ...] = ()
 
     def begin(self, *, rows_moved: bool) -> None:
         """Prepare for the changes of a round, because snapshots of earlier rounds may still be read."""
@@ -45,11 +46,18 @@ class NextStarts:
         work = whole_work(entry.mode.holds, space, demand, self._gates, pods)
         if work is None:
             return
-        granted = self._granted.get(space)
-        need, begun = next_start(work, wanted, usage, granted, self._largest_turn * capacity, limits, pods.resources)
+        if pods.resources != self._resources:
+            self._realign(pods.resources)
+        need, begun = next_start(work, wanted, usage, self._granted.get(space), self._largest_turn * capacity, limits, pods.resources)
         if need is not None:
             self.need[row] = need
             self.begun |= {row} if begun else set()
+
+    def _realign(self, resources: tuple[str, ...]) -> None:
+        """Count the starts that have begun in other resources. One that was not counted bounds none of them."""
+        known = {space: dict(zip(self._resources, granted.tolist(), strict=True)) for space, granted in self._granted.items()}
+        self._granted = {space: np.array([amounts.get(name, np.inf) for name in resources]) for space, amounts in known.items()}
+        self._resources = resources
 
     def note_granted(self, governing: Sequence[QueueEntry], usage: FloatArray, level: FloatArray) -> None:
         """Remember which starts may begin now, and those that have begun. `usage`, `level`: (N, K) of this round."""
