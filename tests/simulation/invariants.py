@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairburst.kube.api.saved import memory_name
@@ -47,6 +47,7 @@ class Invariants:
         self._changed_at: dict[tuple[str, str, str], float] = {}
         self._rescoped_at: dict[str, float] = {}  # by namespace, when a quota last came, went or began to count other pods
         self._last_round: dict[str, float] = {}
+        self._known_problems: set[tuple[str, str]] = set()
         server.observers.append(self._on_write)
         for replica in replicas:
             replica.on_start = self._watch_rounds
@@ -115,6 +116,7 @@ class Invariants:
         def after_round(plan: RoundPlan) -> None:
             if link.alive:
                 self._on_round(plan)
+                self._contained(operator._engine.contained.problems)
                 self._last_round[link.identity] = self._server.loop.now
             show(plan)
 
@@ -126,6 +128,13 @@ class Invariants:
         snapshot = plan.snapshot
         if (plan.result.allocation.sum(axis=0) > snapshot.live_capacity * (1 + 1e-6) + 1e-9).any():
             self.note(f"allocations {plan.result.allocation.sum(axis=0)} exceed the live capacity {snapshot.live_capacity}")
+
+    def _contained(self, problems: Mapping[str, str]) -> None:
+        """Note each error that had to be contained, once: faults are no reason for any."""
+        for namespace, sentence in problems.items():
+            if (namespace, sentence) not in self._known_problems:
+                self._known_problems.add((namespace, sentence))
+                self.note(f"an error was contained in {namespace}: {sentence}")
 
     def failures(self) -> None:
         """Check that no process ended and no liveness probe asked for a restart."""

@@ -18,6 +18,7 @@ from fairburst.kube.api.informer import Informer
 from fairburst.kube.engine import Engine
 from fairburst.kube.memories import Memories
 from fairburst.kube.rounds import recall
+from fairburst.kube.rounds.quotas import QuotaRounds
 from fairburst.kube.rounds.statuses import StatusRounds
 from fairburst.kube.views.status_plan import StatusPlanner
 from fairburst.policy import division
@@ -128,6 +129,16 @@ def test_a_round_that_never_ends_is_found_out(monkeypatch: pytest.MonkeyPatch) -
 def test_an_operator_that_leaves_a_queue_alone_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StatusRounds, "_plan", lambda self, *_: None)
     assert "the status of ordinary-batch is of generation None, the spec of 1" in fuzz(1, 500).unserved
+
+
+def test_an_error_that_concerns_one_queue_alone_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is contained, and nothing else need be amiss."""
+
+    def fragile(self: Any, *_: Any) -> Any:
+        raise NotImplementedError
+
+    monkeypatch.setattr(QuotaRounds, "_expiring", fragile)
+    assert "an error was contained in batch-0: fairburst could not enforce this queue" in first_broken([1])
 
 
 def test_an_operator_that_forgets_at_a_restart_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
