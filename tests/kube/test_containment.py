@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
+from fairburst.kube.culprits import culprits
 from fairburst.kube.queues import queue_set
 from fairburst.kube.rounds import statuses
 from fairburst.kube.rounds.managed import ManagedNamespaces
 from fairburst.kube.rounds.quotas import QuotaRounds
 from fairburst.kube.views import status_plan
 from fairburst.policy.decide import decide
+from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig, QueueKind, QueueSpec
 from tests.support.objects import World, job
 
 TQ = "ThroughputQueue"
@@ -137,6 +141,16 @@ def test_queues_that_follow_a_broken_one_in_its_namespace_may_be_broken_too(worl
     monkeypatch.setattr("fairburst.kube.culprits.decide", deciding("broken"))
     plan = world.round()
     assert [spec.name for spec in plan.snapshot.queues] == ["other/queue"]
+
+
+def test_work_of_other_queues_that_starts_whole_makes_no_queue_a_culprit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a snapshot has by row was taken as it is for a queue alone, which has the only row: then no queue could be decided on."""
+    queues = tuple(QueueSpec(f"{name}/queue", QueueKind.THROUGHPUT, (0.0, name)) for name in ("broken", "other", "whole"))
+    amounts, capacity, rows = np.ones((3, 1)), np.array([9.0]), {2: np.ones(1)}
+    snapshot = ClusterSnapshot(("cpu",), capacity, capacity, queues, amounts, amounts, amounts)
+    snapshot = dataclasses.replace(snapshot, next_start=rows, starting=frozenset({2}), left_behind=rows, oldest_work={2: 1.0})
+    monkeypatch.setattr("fairburst.kube.culprits.decide", deciding("broken"))
+    assert culprits(snapshot, Memory(), PolicyConfig(), 2.0).keys() == {"broken/queue"}
 
 
 def test_an_error_that_no_queue_causes_fails_the_round(world: World) -> None:

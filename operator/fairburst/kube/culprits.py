@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.policy.decide import decide
 from fairburst.policy.model import ClusterSnapshot, Memory, PolicyConfig
+
+Value = TypeVar("Value")
 
 
 class UndecidableError(Exception):
@@ -52,4 +55,14 @@ def _alone(snapshot: ClusterSnapshot, row: int) -> ClusterSnapshot:
         elastic_jobs=(),
         elastic_rules=None,
         waiting=None,
+        oldest_work=_first(snapshot.oldest_work, row),
+        unseen_work=_first(snapshot.unseen_work, row),
+        next_start=_first(snapshot.next_start, row),
+        starting=frozenset({0} if row in snapshot.starting else ()),
+        left_behind=_first(snapshot.left_behind, row),
     )
+
+
+def _first(by_row: Mapping[int, Value], row: int) -> dict[int, Value]:
+    """Return what there is of one row, as that of the only row."""
+    return {0: by_row[row]} if row in by_row else {}

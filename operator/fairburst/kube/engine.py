@@ -244,7 +244,7 @@ class Engine:
         items = self.managed.touched(round_)
         with self.contained.object("steer the quota of", ""):
             self._quotas.steer(round_, items, demands.uncharged)
-            self._quotas.entitle(items, entitled)
+            self._quotas.entitle(round_, items, entitled)
         with self.contained.object("release work of", ""):
             self._releases.plan(round_, self.managed, items, plan, suspending=self.queues.holding["Jobs"])
         self._quotas.plan(round_, self.managed, items, plan)

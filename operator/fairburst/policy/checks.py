@@ -52,18 +52,19 @@ def check(snapshot: ClusterSnapshot, config: PolicyConfig, now: float) -> None:
     for row, times in snapshot.unseen_work.items():
         if not (0 <= row < count and all(abs(time) <= LONGEST_SECONDS for time in times) and list(times) == sorted(times)):
             raise InvalidSnapshotError(f"unseen_work: expected rows of {count} queues and ascending seconds, found {row}: {times}")
-    _check_starts(snapshot)
+    _check_amounts(snapshot)
     for name, least, most in SETTINGS:
         found = getattr(config, name)
         if not least <= found <= most:
             raise InvalidConfigError(f"expected {name} between {least:g} and {most:g}, found {found}")
 
 
-def _check_starts(snapshot: ClusterSnapshot) -> None:
+def _check_amounts(snapshot: ClusterSnapshot) -> None:
     count, width = snapshot.demand.shape
-    for row, need in snapshot.next_start.items():
-        if not (0 <= row < count and need.shape == (width,) and ((need >= 0) & (need <= LARGEST)).all()):
-            raise InvalidSnapshotError(f"next_start: expected rows of {count} queues and {width} amounts each, found {row}: {need}")
+    for name in ("next_start", "left_behind"):
+        for row, amounts in getattr(snapshot, name).items():
+            if not (0 <= row < count and amounts.shape == (width,) and ((amounts >= 0) & (amounts <= LARGEST)).all()):
+                raise InvalidSnapshotError(f"{name}: expected rows of {count} queues and {width} amounts each, found {row}: {amounts}")
     if not snapshot.starting <= snapshot.next_start.keys():
         raise InvalidSnapshotError(f"starting: expected rows of next_start, found {sorted(snapshot.starting - snapshot.next_start.keys())}")
 

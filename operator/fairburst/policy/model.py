@@ -110,6 +110,8 @@ class ClusterSnapshot:
         first round after such a time.
     next_start: by row of a throughput queue whose jobs start whole: (K,) its need beyond its usage to start the next one, or for the pods
         that the last start still lacks; other rows use single pods. starting: the rows that lack such pods.
+    left_behind: by row of a throughput queue: (K,) requests of its pods on nodes that closed under them. They are no part of demand, use
+        and capacity, and nothing is decided about them; quotas count them.
     elastic_jobs: jobs among which PAF divides the slots of their queues, by elastic_rules; none: PAF is off.
     """
 
@@ -128,6 +130,7 @@ class ClusterSnapshot:
     unseen_work: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     next_start: Mapping[int, FloatArray] = field(default_factory=dict)
     starting: frozenset[int] = frozenset()
+    left_behind: Mapping[int, FloatArray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,15 +163,15 @@ class Reserve:
         small = dict(zip(snapshot.resources, _small_level(result, row).tolist(), strict=True))
         return Division(small, self._ratio_of(result), jobs.small_unit, jobs.large_unit, jobs.small_pods, jobs.large_pods)
 
-    def level_parts(self, entry: QueueEntry, row: int, result: RoundResult, now: float) -> LevelParts | None:
-        """Return how whole Jobs of a queue in Suspend mode share its level; None if there is nothing to divide.
+    def level_parts(self, entry: QueueEntry, row: int, level: FloatArray, result: RoundResult, now: float) -> LevelParts | None:
+        """Return how whole Jobs of a queue in Suspend mode share its (K,) level; None if there is nothing to divide.
 
         The parts bound which Jobs start, so such a queue needs no quota for small ones: it would refuse pods of Jobs that have started.
         """
         if not self._is_divided(entry, row, result, now):
             return None
         small = _small_level(result, row)
-        return LevelParts(small.tolist(), (result.level[row] - small).tolist(), self.small_owners(entry.namespace))
+        return LevelParts(small.tolist(), np.maximum(level - small, 0.0).tolist(), self.small_owners(entry.namespace))
 
     def _is_divided(self, entry: QueueEntry, row: int, result: RoundResult, now: float) -> bool:
         """Return whether the queue keeps a reserve and has jobs of both sizes, or had them lately."""

@@ -65,6 +65,7 @@ class ClusterState:
         self.low_water = LowWaterMark(config.pool.capacity_window_seconds)
         self.limits = Limits()
         self.nodes: dict[str, Node] = {}
+        self.closed: frozenset[str] = frozenset()  # nodes of the pool that take no pods now, and did before, or are not schedulable
         self.shapes = NodeShapes.of((), ())
         self.largest_node: dict[str, float] = {}
         self._extended: frozenset[str] | None = None  # as extended_offers
@@ -155,7 +156,14 @@ class ClusterState:
         if not changed and resources == self._read_for:
             return False
         self._read_for = resources
+        open_before = self.nodes
         self.nodes = {name: node for (_, name), node in view.nodes.items() if counts(node, pool.node_selector)}
+        self.closed = frozenset(
+            name
+            for (_, name), node in view.nodes.items()
+            if name not in self.nodes and node.has_labels(pool.node_selector)
+            if name in open_before or name in self.closed or not node.schedulable
+        )
         shapes = NodeShapes.of(self.nodes.values(), resources)
         amounts = [tuple(round(1000 * amount) for amount in row) for row in shapes.offers.tolist()]
         self._offers = {

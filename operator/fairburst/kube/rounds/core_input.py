@@ -16,8 +16,9 @@ from fairburst.kube.rounds.demands import DemandTable
 from fairburst.kube.rounds.governing import GoverningQueues
 from fairburst.kube.rounds.resync import ResyncRounds
 from fairburst.kube.rounds.view import ClusterView
+from fairburst.kube.usage.closed_nodes import ClosedNodes
 from fairburst.kube.usage.pod_index import PodIndex
-from fairburst.policy.model import ClusterSnapshot
+from fairburst.policy.model import ClusterSnapshot, QueueKind
 
 MANY_CONTROLLERS = 1000
 PAUSE_A_CONTROLLER = 1e-4  # seconds: to read the work of a namespace takes about a tenth of its pause
@@ -53,6 +54,7 @@ class CoreInput:
         self._read_again_at: dict[str, float] = {}  # of the namespaces with many controllers
         self._later: set[str] = set()
         self.changed_ports: set[int] = set()
+        self._closed = ClosedNodes()
 
     def read(self, view: ClusterView, changes: Changes, queues: GoverningQueues, wall: float, now: float) -> set[str]:
         """Read changed nodes, namespaces and work; return the namespaces whose demand was read again.
@@ -71,7 +73,8 @@ class CoreInput:
         self._later = view.changed_namespaces & self._read_again_at.keys()
         view.changed_namespaces -= self._later
         gated, managed, resources = queues.holding["Pods"], self._cluster.managed, self._cluster.resources
-        again = {*stale, *view.changed_namespaces, *(gated ^ self._gated), *(managed - self.demands.by_namespace.keys())} & managed
+        left = self.demands.leave_behind(self._left_behind(view, queues))
+        again = {*stale, *view.changed_namespaces, *left, *(gated ^ self._gated), *(managed - self.demands.by_namespace.keys())} & managed
         touched = view.changed_namespaces | again
         self._gated = gated
         self.demands.refresh(
@@ -130,6 +133,7 @@ class CoreInput:
         snapshot = ClusterSnapshot(
             self._cluster.resources, live, committed, queue_set.specs, table.demand, table.usage, table.unit, waiting=table.waiting,
             oldest_work=table.oldest, next_start=table.next_starts.need, starting=table.next_starts.begun,
+            left_behind=table.left_behind(view, queues.rows),
         )  # fmt: skip
         if self._reserve is not None:
             snapshot = self._reserve.part(
@@ -137,6 +141,13 @@ class CoreInput:
                 moved=changes.everything,
             )  # fmt: skip
         return self._slots.part(snapshot)
+
+    def _left_behind(self, view: ClusterView, queues: GoverningQueues) -> dict[str, dict[str, float]]:
+        """Return the requests by space of throughput queues' pods on nodes that closed under them. Bursts are charged for all that they
+        have."""
+        found, specs = self._closed.read(view.pods, self._cluster.closed), queues.queue_set.specs
+        rows = ((space, queues.rows.get(space)) for space in found)
+        return {space: found[space] for space, row in rows if row is not None and specs[row].kind is QueueKind.THROUGHPUT}
 
     def _not_running(self, view: ClusterView, wall: float) -> dict[str, dict[str, float]]:
         """Return the requests by namespace of bound pods that count for no queue: reclaim evicts them, or their node does not exist."""

@@ -39,6 +39,7 @@ class DemandTable:
         self.pods = np.zeros(0)
         self.oldest: dict[int, float] = {}
         self.uncharged: dict[str, dict[str, float]] = {}
+        self._left_behind: dict[str, dict[str, float]] = {}
         self._defaults: dict[str, PodDefaults] = {}
         self.waiting: WaitingPods | None = None
         self._listed: set[int] = set()  # rows with waiting pods
@@ -69,7 +70,7 @@ class DemandTable:
                     view.pods.owners_in(namespace),
                     resources,
                     desired_pods(namespace),
-                    fitting,
+                    fitting if namespace not in self._left_behind else fitting_beside(self._left_behind[namespace], fitting),
                     gated=namespace in gated,
                     belongs=view.controllers.belongs_to(namespace),
                     elsewhere=view.pods.elsewhere(namespace),
@@ -106,7 +107,7 @@ class DemandTable:
             if governing[row].starts_whole:
                 with self._contained.object("read the next start of", namespace):
                     demand = self.by_namespace[namespace]
-                    wanted = amounts_wanted(demand, view.pods.resources)
+                    wanted = amounts_wanted(demand, view.pods.resources) - self._left(view, namespace)
                     self.next_starts.read(view, governing[row], row, demand, wanted, self.usage[row], capacity, specs[row].limits)
             oldest = self.by_namespace[namespace].oldest if specs[row].kind is QueueKind.LATENCY else None
             if oldest is None:
@@ -131,7 +132,17 @@ class DemandTable:
     def charge_no_more(self, uncharged: dict[str, dict[str, float]]) -> set[str]:
         """Note the requests by namespace of bound pods that count for no queue; return the namespaces where they changed."""
         former, self.uncharged = self.uncharged, uncharged
-        return {namespace for namespace in former.keys() | uncharged.keys() if former.get(namespace) != uncharged.get(namespace)}
+        return differing(former, uncharged)
+
+    def leave_behind(self, amounts: dict[str, dict[str, float]]) -> set[str]:
+        """Note the requests by space of pods on nodes that closed under them; return the spaces where they changed."""
+        former, self._left_behind = self._left_behind, amounts
+        return differing(former, amounts)
+
+    def left_behind(self, view: ClusterView, rows: Mapping[str, int]) -> dict[int, FloatArray]:
+        """Return by row the (K,) requests of pods that nodes have closed under."""
+        found = {rows[space]: np.array(self._left(view, space)) for space in self._left_behind if space in rows}
+        return {row: amounts for row, amounts in found.items() if amounts.any()}
 
     def retain(self, namespaces: frozenset[str]) -> None:
         """Forget every other namespace."""
@@ -150,16 +161,27 @@ class DemandTable:
 
     def _used(self, view: ClusterView, space: str) -> list[float]:
         """Return the requests of the space's bound pods that are charged to its queue, by resource."""
+        return [charged - left for charged, left in zip(self._charged(view, space), self._left(view, space), strict=True)]
+
+    def _charged(self, view: ClusterView, space: str) -> list[float]:
         running, uncharged = view.pods.namespace(space), self.uncharged.get(space, {})
         return [max(running.bound.get(resource, 0.0) - uncharged.get(resource, 0.0), 0.0) for resource in view.pods.resources]
+
+    def _left(self, view: ClusterView, space: str) -> list[float]:
+        left = self._left_behind.get(space)
+        if left is None:
+            return [0.0] * len(view.pods.resources)
+        charged = zip(view.pods.resources, self._charged(view, space), strict=True)
+        return [min(left.get(resource, 0.0), amount) for resource, amount in charged]
 
     def _write(self, view: ClusterView, namespace: str, row: int, *, promised: bool) -> None:
         """Write a namespace's row. promised: a burst that waits for a node is not done, so that it can be missed."""
         wanted, running = self.by_namespace[namespace], view.pods.namespace(namespace)
-        for column, (resource, used) in enumerate(zip(view.pods.resources, self._used(view, namespace), strict=True)):
+        amounts = zip(view.pods.resources, self._used(view, namespace), self._left(view, namespace), strict=True)
+        for column, (resource, used, left) in enumerate(amounts):
             self.usage[row, column] = used
             waits = wanted.without_node.get(resource, 0.0) if promised else 0.0
-            self.demand[row, column] = max(bounded_amount(wanted.placeable.get(resource, 0.0) + waits), used)
+            self.demand[row, column] = max(bounded_amount(wanted.placeable.get(resource, 0.0) + waits) - left, used)
             self.unit[row, column] = wanted.unit.get(resource, 0.0)
         lacking = sum(owner.wanted - owner.existing for owner in wanted.lacking)
         grows = max(1.0, GROWTH_FRACTION * running.pods) if running.unannounced else 0.0
@@ -173,12 +195,31 @@ class DemandTable:
             self._listed.discard(row)
 
 
+def fitting_beside(left: Mapping[str, float], fitting: Callable[[Mapping[str, float]], float]) -> Callable[[Mapping[str, float]], float]:
+    """Return how many pods of some requests a space can have on the empty nodes, beside what it has `left` on nodes that closed."""
+
+    def found(requests: Mapping[str, float]) -> float:
+        here = fitting(requests)
+        there = min((left.get(resource, 0.0) / amount for resource, amount in requests.items() if amount > 0), default=0.0)
+        return here + round(there) if here >= 1 else here
+
+    return found
+
+
+def differing(former: Mapping[str, object], present: Mapping[str, object]) -> set[str]:
+    """Return the keys with another value."""
+    return {key for key in former.keys() | present.keys() if former.get(key) != present.get(key)}
+
+
 def amounts_wanted(demand: NamespaceDemand, resources: tuple[str, ...]) -> FloatArray:
     """Return (K,) the whole demand of the namespace, resource units."""
     return np.array([demand.demand.get(resource, 0.0) for resource in resources])
 
 
 def whole_demand(demand: NamespaceDemand, snapshot: ClusterSnapshot, row: int) -> FloatArray:
-    """Return (K,) all that a queue wants, resource units. The snapshot's demand ends at the pool, and may include more than pods."""
-    whole: FloatArray = np.maximum(amounts_wanted(demand, snapshot.resources), snapshot.demand[row])
+    """Return (K,) all that a queue wants, resource units. The snapshot's demand ends at the pool, and may include more than pods.
+
+    What runs on nodes that closed under it is left out, as in the snapshot's demand and use."""
+    wanted = amounts_wanted(demand, snapshot.resources) - snapshot.left_behind.get(row, 0.0)
+    whole: FloatArray = np.maximum(wanted, snapshot.demand[row])
     return whole

@@ -113,7 +113,8 @@ class ManagedNamespaces:
             guarantee_class, by_size = round_.result.classes[row], self._reserve is not None and takes_part(entry)
             self._label(namespace, queue_labels(entry, guarantee_class, self._pool, by_size=by_size, further=further), plan)
         held_back = round_.result.held_back is not None and bool(round_.result.held_back[row])
-        item = self._item(round_, demands[namespace], namespace, entry, row, round_.result.level[row], held_back=held_back)
+        level = round_.as_counted(row, round_.result.level[row])
+        item = self._item(round_, demands[namespace], namespace, entry, row, level, held_back=held_back)
         item.lanes = tuple(one.lane for one in further if one.lane is not None)
         self._items[namespace] = item
 

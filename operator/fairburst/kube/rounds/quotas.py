@@ -79,11 +79,12 @@ class QuotaRounds:
                 self._agenda.put(item.namespace, round_.now + pause)
 
     @staticmethod
-    def entitle(items: Sequence[ManagedNamespace], entitlement: Entitlement) -> None:
+    def entitle(round_: RoundContext, items: Sequence[ManagedNamespace], entitlement: Entitlement) -> None:
         """Note the amounts that queues in Quota mode may use at once, where these exceed their levels."""
         for item in items:
             if item.row is not None and entitlement.more[item.row] and item.mode.entitled:
-                item.entitled, item.bound_by_burst = entitlement.amounts[item.row], entitlement.bound_by_burst
+                item.entitled = round_.as_counted(item.row, entitlement.amounts[item.row])
+                item.bound_by_burst = entitlement.bound_by_burst
 
     def plan(self, round_: RoundContext, managed: ManagedNamespaces, items: Sequence[ManagedNamespace], plan: RoundPlan) -> None:
         """Add the quota writes of the touched namespaces to the plan, and the quotas of parts and lanes to delete."""

@@ -42,7 +42,7 @@ class ReleaseRounds:
         plan.due = min(plan.due, due)
         for item in items:
             if self._reserve is not None and item.entry is not None and item.row is not None and item.mode.holds == "Jobs":
-                item.parts = self._reserve.level_parts(item.entry, item.row, round_.result, round_.now)
+                item.parts = self._reserve.level_parts(item.entry, item.row, item.level, round_.result, round_.now)
                 if item.parts is not None:
                     self._agenda.put(item.namespace, self._reserve.divided_until(item.namespace))
         controllers, resources = round_.view.controllers, round_.snapshot.resources

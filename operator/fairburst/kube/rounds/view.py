@@ -75,6 +75,17 @@ class RoundContext:
     wall: float
     now: float
 
+    def as_counted(self, row: int, amounts: FloatArray) -> FloatArray:
+        """Return (K,) amounts that a queue may have as its quota counts them: with its pods on nodes that closed under them, at most its
+        limits."""
+        left = self.snapshot.left_behind.get(row)
+        if left is None:
+            return amounts
+        limits = self.snapshot.queues[row].limits
+        most = np.array([limits.get(resource, np.inf) for resource in self.snapshot.resources])
+        counted: FloatArray = np.maximum(np.minimum(amounts + left, most), amounts)
+        return counted
+
 
 @dataclass(slots=True)
 class RoundPlan:

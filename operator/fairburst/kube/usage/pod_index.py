@@ -27,8 +27,7 @@ from fairburst.kube.usage.pod_usage import NO_PODS, Amounts, ClassUsage, Namespa
 from fairburst.kube.usage.vector_sums import VectorBag, VectorSum
 from fairburst.kube.workloads.registry import ANNOUNCED_KINDS
 
-# Number of owners without pods whose last requests are kept, for a Job whose next pod a quota refuses.
-REMEMBERED_OWNERS = 10_000
+REMEMBERED_OWNERS = 10_000  # owners without pods whose last requests are kept, for a Job whose next pod a quota refuses
 
 
 class PodIndex:
@@ -52,8 +51,7 @@ class PodIndex:
         self._namespaces: dict[str, NamespaceSums] = {}
         self._owners: dict[tuple[str, str], OwnerSums] = {}  # by namespace and uid
         self._idle_owners: OrderedDict[tuple[str, str], None] = OrderedDict()
-        # Node to namespace to sum; None stands for unmanaged pods of any namespace.
-        self._nodes: dict[str, dict[str | None, VectorSum]] = {}
+        self._nodes: dict[str, dict[str | None, VectorSum]] = {}  # by node and space; None: unmanaged pods of any namespace
         self._expiring: list[tuple[float, tuple[str, str], str]] = []
         self._ended = EndedLately()
         self._vectors: dict[RequestVector, RequestVector] = {}
@@ -264,6 +262,10 @@ class PodIndex:
                     for resource, amount in zip(self.resources, each.amounts, strict=True):
                         total[resource] += amount / 1000
         return found
+
+    def staying_on(self, nodes: Container[str]) -> list[PodFacts]:
+        """Return the pods of spaces that are bound to these nodes and have not begun to end. Reads all pods."""
+        return [one for one in self._facts.values() if one.node in nodes and one.bound and not (one.terminating or one.unmanaged)]
 
     # Accounting ------------------------------------------------------------------------------------------------------
 
