@@ -238,7 +238,11 @@ class QueueStatus(KubeModel):
         default=None, description="Allocated now, by resource: the queue may use this much. Guaranteed and spare together."
     )
     guaranteed: Amounts | None = Field(default=None, description="The part of the allocation that is guaranteed.")
-    usage: Amounts | None = Field(default=None, description="Requests of the pods that are bound to a node and have not ended.")
+    usage: Amounts | None = Field(
+        default=None,
+        description="Requests of the pods that are bound to a node and have not ended, except those of a throughput queue whose node has been "
+        "cordoned or lost since.",
+    )
     demand: Amounts | None = Field(default=None, description="Requests of all work that runs, is pending or has yet to be created.")
     waiting: Amounts | None = Field(default=None, description="Wanted and not running, by resource; empty if nothing waits.")
     explanation: str | None = Field(
