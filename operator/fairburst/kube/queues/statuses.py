@@ -240,8 +240,8 @@ class QueueStatus(KubeModel):
     guaranteed: Amounts | None = Field(default=None, description="The part of the allocation that is guaranteed.")
     usage: Amounts | None = Field(
         default=None,
-        description="Requests of the pods that are bound to a node and have not ended, except those of a throughput queue whose node has been "
-        "cordoned or lost since.",
+        description="Requests of the pods that are bound to a node and have not ended, except those of a throughput queue whose node "
+        "has been cordoned or lost since.",
     )
     demand: Amounts | None = Field(default=None, description="Requests of all work that runs, is pending or has yet to be created.")
     waiting: Amounts | None = Field(default=None, description="Wanted and not running, by resource; empty if nothing waits.")
