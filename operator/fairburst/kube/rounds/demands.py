@@ -107,7 +107,7 @@ class DemandTable:
             if governing[row].starts_whole:
                 with self._contained.object("read the next start of", namespace):
                     demand = self.by_namespace[namespace]
-                    wanted = amounts_wanted(demand, view.pods.resources) - self._left(view, namespace)
+                    wanted = amounts_wanted(demand, view.pods.resources) - self._used(view, namespace)[1]
                     self.next_starts.read(view, governing[row], row, demand, wanted, self.usage[row], capacity, specs[row].limits)
             oldest = self.by_namespace[namespace].oldest if specs[row].kind is QueueKind.LATENCY else None
             if oldest is None:
@@ -141,7 +141,7 @@ class DemandTable:
 
     def left_behind(self, view: ClusterView, rows: Mapping[str, int]) -> dict[int, FloatArray]:
         """Return by row the (K,) requests of pods that nodes have closed under."""
-        found = {rows[space]: np.array(self._left(view, space)) for space in self._left_behind if space in rows}
+        found = {rows[space]: np.array(self._used(view, space)[1]) for space in self._left_behind if space in rows}
         return {row: amounts for row, amounts in found.items() if amounts.any()}
 
     def retain(self, namespaces: frozenset[str]) -> None:
@@ -156,28 +156,24 @@ class DemandTable:
         if placed:
             self.demand, self.usage = self.demand.copy(), self.usage.copy()
         for space, row in placed:
-            self.usage[row] = self._used(view, space)
+            self.usage[row], _ = self._used(view, space)
             self.demand[row] = np.maximum(self.demand[row], self.usage[row])
 
-    def _used(self, view: ClusterView, space: str) -> list[float]:
-        """Return the requests of the space's bound pods that are charged to its queue, by resource."""
-        return [charged - left for charged, left in zip(self._charged(view, space), self._left(view, space), strict=True)]
-
-    def _charged(self, view: ClusterView, space: str) -> list[float]:
-        running, uncharged = view.pods.namespace(space), self.uncharged.get(space, {})
-        return [max(running.bound.get(resource, 0.0) - uncharged.get(resource, 0.0), 0.0) for resource in view.pods.resources]
-
-    def _left(self, view: ClusterView, space: str) -> list[float]:
-        left = self._left_behind.get(space)
-        if left is None:
-            return [0.0] * len(view.pods.resources)
-        charged = zip(view.pods.resources, self._charged(view, space), strict=True)
-        return [min(left.get(resource, 0.0), amount) for resource, amount in charged]
+    def _used(self, view: ClusterView, space: str) -> tuple[list[float], list[float]]:
+        """Return the requests of the space's bound pods by resource: those charged to its queue, and those on nodes that closed under
+        them."""
+        bound, uncharged = view.pods.namespace(space).bound, self.uncharged.get(space, {})
+        charged = [max(bound.get(resource, 0.0) - uncharged.get(resource, 0.0), 0.0) for resource in view.pods.resources]
+        behind = self._left_behind.get(space)
+        if behind is None:
+            return charged, [0.0] * len(charged)
+        left = [min(behind.get(resource, 0.0), amount) for resource, amount in zip(view.pods.resources, charged, strict=True)]
+        return [amount - gone for amount, gone in zip(charged, left, strict=True)], left
 
     def _write(self, view: ClusterView, namespace: str, row: int, *, promised: bool) -> None:
         """Write a namespace's row. promised: a burst that waits for a node is not done, so that it can be missed."""
         wanted, running = self.by_namespace[namespace], view.pods.namespace(namespace)
-        amounts = zip(view.pods.resources, self._used(view, namespace), self._left(view, namespace), strict=True)
+        amounts = zip(view.pods.resources, *self._used(view, namespace), strict=True)
         for column, (resource, used, left) in enumerate(amounts):
             self.usage[row, column] = used
             waits = wanted.without_node.get(resource, 0.0) if promised else 0.0
