@@ -111,6 +111,7 @@ def test_explain_says_what_a_job_and_its_pods_wait_for(site: LiveCluster) -> Non
 def test_eta_tells_an_interval_for_a_job_that_waits_and_that_another_has_started(site: LiveCluster) -> None:
     """No pod has ended here, so all durations are guesses, and the command says so."""
     assert asked(site, "eta", "train", "-n", "batch")["state"] == "Started"
+    until(lambda: site.enforced_cpu("batch") - site.enforced_cpu("batch", "used") < 1, PATIENCE_SECONDS, "the quota to be full")
     site.create(job("batch", "later", 3, ONE_GI))
     try:
         told = asked(site, "eta", "later", "-n", "batch", "--runs", "5")
