@@ -37,7 +37,7 @@ class Spaces:
 
     def differing(self, other: Spaces) -> set[str]:
         """Return the namespaces that are not divided in the same way."""
-        return {name for name in self.lanes.keys() | other.lanes.keys() if self.lanes.get(name) != other.lanes.get(name)}
+        return changed_keys(self.lanes, other.lanes)
 
     def whole(self, spaces: Collection[str]) -> set[str]:
         """Return these spaces and all others of their namespaces."""
@@ -64,3 +64,8 @@ def queue_of(space: str) -> str:
 def namespace_of(space: str) -> str:
     """Return the namespace that a space is part of. No name of a namespace contains a slash."""
     return space.partition("/")[0]
+
+
+def changed_keys(former: Mapping[str, object], present: Mapping[str, object]) -> set[str]:
+    """Return the namespaces or spaces with another value."""
+    return {key for key in former.keys() | present.keys() if former.get(key) != present.get(key)}

@@ -243,7 +243,9 @@ class QueueStatus(KubeModel):
         description="Requests of the pods that are bound to a node and have not ended, except those of a throughput queue whose node "
         "has been cordoned or lost since.",
     )
-    demand: Amounts | None = Field(default=None, description="The use, and the requests of all work that is pending or has yet to be created.")
+    demand: Amounts | None = Field(
+        default=None, description="The use, and the requests of all work that is pending or has yet to be created."
+    )
     waiting: Amounts | None = Field(default=None, description="Wanted and not running, by resource; empty if nothing waits.")
     explanation: str | None = Field(
         default=None, max_length=1024, description="One sentence: the amounts that wait, the resource that is missing, and the cause."

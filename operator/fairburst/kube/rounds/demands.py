@@ -12,6 +12,7 @@ from fairburst.kube.api.objects import controller_of
 from fairburst.kube.containment import Containment
 from fairburst.kube.enforce.gate import UngatePlanner
 from fairburst.kube.queues.queue_set import QueueEntry
+from fairburst.kube.queues.spaces import changed_keys
 from fairburst.kube.rounds.governing import GoverningQueues
 from fairburst.kube.rounds.next_starts import NextStarts
 from fairburst.kube.rounds.view import ClusterView
@@ -132,12 +133,12 @@ class DemandTable:
     def charge_no_more(self, uncharged: dict[str, dict[str, float]]) -> set[str]:
         """Note the requests by namespace of bound pods that count for no queue; return the namespaces where they changed."""
         former, self.uncharged = self.uncharged, uncharged
-        return differing(former, uncharged)
+        return changed_keys(former, uncharged)
 
     def leave_behind(self, amounts: dict[str, dict[str, float]]) -> set[str]:
         """Note the requests by space of pods on nodes that closed under them; return the spaces where they changed."""
         former, self._left_behind = self._left_behind, amounts
-        return differing(former, amounts)
+        return changed_keys(former, amounts)
 
     def left_behind(self, view: ClusterView, rows: Mapping[str, int]) -> dict[int, FloatArray]:
         """Return by row the (K,) requests of pods that nodes have closed under."""
@@ -200,11 +201,6 @@ def fitting_beside(left: Mapping[str, float], fitting: Callable[[Mapping[str, fl
         return here + round(there) if here >= 1 else here
 
     return found
-
-
-def differing(former: Mapping[str, object], present: Mapping[str, object]) -> set[str]:
-    """Return the keys with another value."""
-    return {key for key in former.keys() | present.keys() if former.get(key) != present.get(key)}
 
 
 def amounts_wanted(demand: NamespaceDemand, resources: tuple[str, ...]) -> FloatArray:

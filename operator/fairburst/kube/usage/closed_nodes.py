@@ -8,8 +8,8 @@ their controllers create others, and the quota must have fallen by then.
 from __future__ import annotations
 
 from fairburst.kube.usage.pod_index import PodIndex
-
-Amounts = dict[str, float]
+from fairburst.kube.usage.pod_usage import Amounts
+from fairburst.kube.usage.vector_sums import add_thousandths
 
 
 class ClosedNodes:
@@ -41,7 +41,5 @@ class ClosedNodes:
             known = self._there.get(facts.node)
             if known is None or facts.uid in known:
                 there[facts.node].add(facts.uid)
-                total = found.setdefault(facts.space, dict.fromkeys(pods.resources, 0.0))
-                for resource, amount in zip(pods.resources, facts.requests, strict=True):
-                    total[resource] += amount / 1000
+                add_thousandths(found.setdefault(facts.space, {}), pods.resources, facts.requests)
         self._there, self._found = there, found

@@ -24,7 +24,7 @@ from fairburst.kube.usage.host_ports import PortUse, host_ports
 from fairburst.kube.usage.lane_pods import LanePods
 from fairburst.kube.usage.pod_sums import EndedLately, NamespaceSums, OwnerSums, PodFacts, count_key, mark, mark_unannounced
 from fairburst.kube.usage.pod_usage import NO_PODS, Amounts, ClassUsage, NamespaceUsage, NodeUsage, NodeWatcher, OwnerUsage, RequestVector
-from fairburst.kube.usage.vector_sums import VectorBag, VectorSum
+from fairburst.kube.usage.vector_sums import VectorBag, VectorSum, add_thousandths
 from fairburst.kube.workloads.registry import ANNOUNCED_KINDS
 
 REMEMBERED_OWNERS = 10_000  # owners without pods whose last requests are kept, for a Job whose next pod a quota refuses
@@ -258,9 +258,7 @@ class PodIndex:
         for node in [name for name in self._nodes if name not in nodes]:
             for name, each in self._nodes[node].items():
                 if name is not None:
-                    total = found.setdefault(name, dict.fromkeys(self.resources, 0.0))
-                    for resource, amount in zip(self.resources, each.amounts, strict=True):
-                        total[resource] += amount / 1000
+                    add_thousandths(found.setdefault(name, {}), self.resources, each.amounts)
         return found
 
     def staying_on(self, nodes: Container[str]) -> list[PodFacts]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from fairburst.kube.usage.pod_usage import RequestVector
+from fairburst.kube.usage.pod_usage import Amounts, RequestVector
 
 
 class VectorSum:
@@ -63,3 +63,9 @@ class VectorBag:
         if self._smallest is None:
             self._smallest = tuple(min(column) for column in zip(*self._vectors, strict=True)) if self._vectors else ()
         return self._smallest
+
+
+def add_thousandths(total: Amounts, resources: Sequence[str], amounts: Sequence[int]) -> None:
+    """Add a vector in thousandths to a sum in natural units."""
+    for resource, amount in zip(resources, amounts, strict=True):
+        total[resource] = total.get(resource, 0.0) + amount / 1000
