@@ -36,13 +36,13 @@ def test_victims_have_their_grace_period_and_the_burst_starts_in_their_places(
     assert all("a burst of another queue that came at" in why for why in told(site, batch).values())
     for name in names:  # the kubelet delivers it a moment later
         until(lambda name=name: "asked" in site.cluster.kubectl("logs", name, "-n", batch), PATIENCE_SECONDS, f"{name} to know")  # type: ignore[misc]
-    assert (len(site.running(batch)), site.running(bursts)) == (places, []), "their containers run on, and nobody has their places"
+    assert (len(site.running(batch)), site.running(bursts)) == (places, []), "their containers run on, and no other pod has their places"
 
     end(site, batch, *names)
     site.wait_running(bursts, BURST_PODS)
     assert len(site.running(batch)) == places - BURST_PODS
     # An ended pod may still exist as an object for a moment.
-    assert {one["metadata"]["name"] for one in asked_to_end(site, batch)} <= set(names), "nobody else was asked"
+    assert {one["metadata"]["name"] for one in asked_to_end(site, batch)} <= set(names), "no other pod was asked"
     site.cluster.kubectl("delete", "job", "burst", "-n", bursts)
     end(site, batch, site.running(batch)[0]["metadata"]["name"])  # until a pod succeeds the Job controller waits (docs/decisions/0063)
     site.wait_running(batch, places - 1)

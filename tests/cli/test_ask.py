@@ -229,7 +229,7 @@ class TestBadInput:
             Unauthorized(401, "Unauthorized", "GET /x: Unauthorized"),
             Forbidden(403, "Forbidden", 'GET /x: queues is forbidden: User "system:anonymous" cannot list resource "queues"'),
         ],
-        ids=["refused", "taken for nobody"],
+        ids=["refused", "taken for no account"],
     )
     def test_an_expired_certificate_is_told_whether_or_not_the_api_server_admits_anonymous_requests(self, error: ApiError) -> None:
         said = advice_on(error)
@@ -340,7 +340,7 @@ class TestWorkOfSeveralQueues:
         [
             pytest.param("weekly", None, "weekly", id="a Job that asks for a queue"),
             pytest.param("", None, "bursts", id="a Job that asks for none"),
-            pytest.param("nobody", None, "bursts", id="a Job that asks for no queue of the namespace"),
+            pytest.param("missing", None, "bursts", id="a Job that asks for no queue of the namespace"),
             pytest.param("", "fairburst-queue-1", "nightly", id="a pod"),
             pytest.param("", "fairburst-hard", "bursts", id="a pod of the default queue"),
             pytest.param("", "fairburst-queue-2", "bursts", id="a pod of a deleted queue"),

@@ -148,7 +148,7 @@ class TestAccess:
             }
             assert {await status_of(session, path) for path in closed} == {401}
             assert await status_of(session, "/healthz") == 200
-        assert site.api.reviews == [], "nobody was asked about nothing"
+        assert site.api.reviews == [], "no review was sent"
 
     @pytest.mark.parametrize(
         ("token", "want"),

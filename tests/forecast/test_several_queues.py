@@ -22,7 +22,7 @@ def test_jobs_wait_in_the_queue_that_their_pods_ask_for() -> None:
     world = World()
     world.queue("LatencyQueue", "team", "bursts", latency_spec(), created="2026-01-01T00:00:00Z")
     world.queue("ThroughputQueue", "team", "nightly", created="2026-01-01T00:00:01Z")
-    for name, queue in (("night", "nightly"), ("day", ""), ("lost", "nobody")):
+    for name, queue in (("night", "nightly"), ("day", ""), ("lost", "missing")):
         world.controller("Job", None, asking(name, queue))
     plan = world.round()
     decided = SimpleNamespace(snapshot=plan.snapshot, now=plan.result.now, config=world.config.policy(), memory=world.engine.memory)

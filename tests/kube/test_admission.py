@@ -131,7 +131,7 @@ class TestJobs:
             in (json_patch(case.values[0], job_patch(case.values[0], None, holding, CONFIG))["metadata"].get("annotations") or {})
         ]
         assert set(held) == {case.id for case in JOBS} - {"a JobSet's", "queued by Kueue", "managed elsewhere"}
-        assert HELD_ANNOTATION not in values(job_patch(job(), job(), holding, CONFIG)), "one that exists is not held anew"
+        assert HELD_ANNOTATION not in values(job_patch(job(), job(), holding, CONFIG)), "one that exists is not held again"
 
 
 def test_job_sets_are_held_unless_somebody_else_starts_them() -> None:
@@ -181,7 +181,7 @@ def test_a_pod_gets_the_class_of_the_further_queue_that_it_asks_for_and_otherwis
         return None if found is None else found[1]["podPriority"]["className"]
 
     assert given("nightly") == "fairburst-queue-1"
-    assert {given(label) for label in (None, "", "nobody", "bursts")} == {"fairburst-hard"}
+    assert {given(label) for label in (None, "", "missing", "bursts")} == {"fairburst-hard"}
     assert given("nightly", "rival") is None, "a queue of another namespace"
 
 
@@ -196,7 +196,7 @@ def test_pods_of_small_jobs_get_their_class_in_the_default_queue_and_not_in_a_fu
         name: str = values(pod_patch(body, asked_queue(queues, body, "team", "default"), CONFIG))["priorityClassName"]
         return name
 
-    assert (given("nobody", "small"), given("nobody", "large")) == ("fairburst-small", "fairburst-large")
+    assert (given("missing", "small"), given("missing", "large")) == ("fairburst-small", "fairburst-large")
     assert {given("nightly", size) for size in ("small", "large")} == {"fairburst-queue-1"}
 
 
@@ -225,8 +225,8 @@ def test_a_job_is_held_by_the_queue_that_its_pods_ask_for() -> None:
         assert held("nightly", None, "Jobs", body)
         assert not held("nightly", "Jobs", None, body)
         assert not held("nightly", None, "Pods", body)
-        assert held("nobody", "Jobs", None, body)
-        assert not held("nobody", None, "Jobs", body)
+        assert held("missing", "Jobs", None, body)
+        assert not held("missing", None, "Jobs", body)
 
 
 @pytest.mark.parametrize("spec", [{}, {"replicatedJobs": []}, {"template": {}}])

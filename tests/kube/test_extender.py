@@ -72,7 +72,7 @@ def test_batch_work_goes_to_the_fullest_node_and_a_burst_to_that_with_the_least_
     site.bind("elsewhere", "n1", 6)
     site.bind("burst", "n1", 1)
     site.bind("burst", "n2", 2)
-    assert site.scores("batch", "n0", "n1", "n2", "n3") == {"n0": 2, "n1": 10, "n2": 2}, "whoever has taken it; 0 is not said"
+    assert site.scores("batch", "n0", "n1", "n2", "n3") == {"n0": 2, "n1": 10, "n2": 2}, "of any queue; a score of 0 is left out"
     assert site.scores("burst", "n0", "n1", "n2", "n3") == {"n0": 10, "n1": 5, "n3": 10}
 
 

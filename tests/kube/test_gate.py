@@ -121,7 +121,7 @@ def test_a_refused_patch_is_tried_again_when_the_pod_has_changed_or_a_moment_lat
     first, second = keeper.plan({"batch": GateLevel((2, 0), (1000, 10**18))}), keeper.gates.gated.of("batch")[0]
     assert first == [second]
     keeper.gates.failed(second, now=0.0)
-    assert keeper.choice(batch=1.0, now=0.5) == ["b"], "nobody waits for it"
+    assert keeper.choice(batch=1.0, now=0.5) == ["b"], "no pod waits for it"
     keeper.gates.failed(keeper.gates.gated.of("batch")[1], now=0.5)
     keeper.put(gated("a", gates=(OTHERS, GATE)))
     assert keeper.choice(batch=1.0, now=0.6) == ["a"], "fresh state"

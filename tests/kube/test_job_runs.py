@@ -109,7 +109,7 @@ def test_pods_of_other_owners_are_none_of_our_business() -> None:
 def test_pods_that_have_run_for_half_their_time_are_about_to_complete() -> None:
     watch = Watch()
     watch.start("old")
-    assert watch.runs.completing(JOB, watch.now + 1e6) == 0, "nobody knows yet how long a pod takes"
+    assert watch.runs.completing(JOB, watch.now + 1e6) == 0, "it is not known yet how long a pod takes"
     watch.wave(2, 10.0)
     watch.start("young")
     watch.now += 4.0

@@ -49,7 +49,7 @@ def test_a_pod_belongs_to_the_queue_of_its_class_and_any_other_to_the_default_qu
 
 def test_a_label_asks_for_a_queue_of_its_own_namespace_only() -> None:
     assert TEAM.of_queue("team", "weekly") == "team/weekly"
-    assert TEAM.of_queue("team", "nobody") == TEAM.of_queue("team", "") == "team"
+    assert TEAM.of_queue("team", "missing") == TEAM.of_queue("team", "") == "team"
     assert TEAM.of_queue("rival", "weekly") == "rival"
 
 

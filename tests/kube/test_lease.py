@@ -181,7 +181,7 @@ class TestKeeping:
         made = leader(100.0)
         assert made.claim(101.0) is not None  # stored as version 2, but the answer was lost
         made.read(LeaseRecord("us", 8.0, "then", "now", 0, "2"), 102.0)
-        assert made.writes_until == 105.0, "nobody knows when that was sent: it does not count"
+        assert made.writes_until == 105.0, "it is not known when that was sent, so it does not count"
         claim = made.claim(102.0)
         assert claim is not None
         assert claim.version == "2"
@@ -266,7 +266,7 @@ async def test_one_leads_and_the_other_takes_over_when_it_is_released() -> None:
             asked = time.monotonic()
             first.resign()
             assert first.seconds_left() <= 0
-            assert holder(api) == "first", "until it is released nobody else begins"
+            assert holder(api) == "first", "no other replica begins until it is released"
             await first.release()
             await until(second.leading.is_set, "the second to lead")
             assert time.monotonic() - asked < TIMES.lease, "it did not wait for the Lease to expire"
@@ -300,7 +300,7 @@ async def test_a_lease_that_somebody_takes_by_hand_is_lost_at_the_next_renewal()
     async with FakeApi(LEASES) as api, candidate(api, "first") as first:
         await until(first.leading.is_set, "it to lead")
         stored = api.objects[LEASES][WHERE]
-        api.put(LEASES, {**stored, "spec": {**stored["spec"], "holderIdentity": "somebody"}})
+        api.put(LEASES, {**stored, "spec": {**stored["spec"], "holderIdentity": "another"}})
         await until(first.standing_by.is_set, "it to notice")
         assert first.seconds_left() <= 0
 

@@ -84,7 +84,7 @@ def test_a_selector_with_hostile_text_stays_text() -> None:
     assert '"a\\"b"' in expression
 
 
-@pytest.mark.parametrize(("subject", "want"), [(Subject(), "ServiceAccount"), (Subject(user="somebody"), "User")])
+@pytest.mark.parametrize(("subject", "want"), [(Subject(), "ServiceAccount"), (Subject(user="jane"), "User")])
 def test_rights_go_to_the_subject(subject: Subject, want: str) -> None:
     manifests = all_manifests(Config(), subject)
     bindings = of_kind(manifests, "ClusterRoleBinding") + of_kind(manifests, "RoleBinding")
@@ -101,9 +101,9 @@ def test_every_client_may_read_the_lease_of_this_pool_and_nothing_else() -> None
 
 
 def test_the_printed_documents_are_all_manifests(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["manifests", "--subject-user", "somebody"]) == 0
+    assert main(["manifests", "--subject-user", "jane"]) == 0
     printed = list(yaml.safe_load_all(capsys.readouterr().out))
-    assert printed == all_manifests(Config(), Subject(user="somebody"))
+    assert printed == all_manifests(Config(), Subject(user="jane"))
     assert printed == list(yaml.safe_load_all(to_yaml(printed)))
 
 

@@ -50,7 +50,7 @@ def test_the_namespace_says_which_queue_has_which_lane(world: World) -> None:
 def test_pods_are_charged_by_their_class_not_by_their_label(world: World) -> None:
     world.put(in_queue("nightly"))
     world.put(of_class("liar", "fairburst-hard", labels=ASKING))
-    world.put(of_class("stray", "fairburst-queue-7", labels={"fairburst.dev/queue": "nobody"}))
+    world.put(of_class("stray", "fairburst-queue-7", labels={"fairburst.dev/queue": "missing"}))
     plan = world.round()
     assert column(plan, "usage") == {"team/bursts": 2.0, "team/nightly": 1.0, "rival/batch": 0.0}
 
@@ -58,7 +58,7 @@ def test_pods_are_charged_by_their_class_not_by_their_label(world: World) -> Non
 def test_demand_is_that_of_the_controllers_whose_pods_ask_for_the_queue(world: World) -> None:
     world.controller("Job", None, asking("night", 40, "nightly"))
     world.controller("Job", None, job("team", "day", 8))
-    world.controller("Job", None, asking("lost", 4, "nobody"))
+    world.controller("Job", None, asking("lost", 4, "missing"))
     plan = world.round()
     assert column(plan, "demand") == {"team/bursts": 12.0, "team/nightly": 40.0, "rival/batch": 0.0}
     world.after(5.0)

@@ -81,7 +81,7 @@ async def test_whoever_loses_the_lease_stops_and_begins_anew_from_what_is_on_the
         api.put(LATENCY, stored_queue("LatencyQueue", "batch", "bursts", latency_spec(cpu="8")))
         await until(lambda: "status" in api.objects[LATENCY]["batch", "bursts"], "a status", 60.0)
         lease = api.objects[LEASES]["fairburst-system", "fairburst-default"]
-        api.put(LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": "somebody"}})
+        api.put(LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": "another"}})
         await until(lambda: not leads(first), "it to notice", 60.0)
         assert first.operator.unready() is None
         before = rounds(first.operator)

@@ -203,7 +203,7 @@ async def test_an_error_in_one_status_leaves_no_round_waiting_and_no_object_with
         def once_wrong(stored: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
             if not failed:
                 failed.append("burst")
-                raise ValueError("found by nobody yet")
+                raise ValueError("not found yet")
             return whole(stored, wanted)
 
         monkeypatch.setattr(status_writer, "merge_difference", once_wrong)

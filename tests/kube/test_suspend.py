@@ -50,7 +50,7 @@ def test_jobs_start_in_the_order_of_their_creation() -> None:
     held(world, "b", 40, created=1)
     held(world, "a", 10, created=2)
     settle(world)
-    assert waiting(world) == ["a", "b"], "b is first, and nobody behind it takes what it waits for"
+    assert waiting(world) == ["a", "b"], "b is first, and no Job behind it takes what it waits for"
     finish(world, "c")
     settle(world)
     assert waiting(world) == []

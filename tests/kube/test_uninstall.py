@@ -26,7 +26,7 @@ async def test_quotas_and_memory_are_deleted_once_and_named() -> None:
         api.put(LEASES, {"metadata": {"namespace": "here", "name": "fairburst-gpu"}})
         for namespace in ("clickstream", "nightly"):
             api.put(QUOTAS, {"metadata": {"namespace": namespace, "name": "fairburst", "labels": {"fairburst.dev/pool": "gpu"}}})
-        for name in ("fairburst-memory-gpu", "fairburst-memory-default", "somebody-elses"):
+        for name in ("fairburst-memory-gpu", "fairburst-memory-default", "of-another-tool"):
             api.put(MAPS, {"metadata": {"namespace": "here", "name": name}})
         config = parse_config("{namespace: here, pool: {name: gpu}}")
         async with api.client() as client:
@@ -37,7 +37,7 @@ async def test_quotas_and_memory_are_deleted_once_and_named() -> None:
     want = [*quotas, "configmaps here/fairburst-memory-gpu", "leases here/fairburst-gpu"]
     assert deleted == [f"deleted {one}" for one in want]
     assert again == []
-    assert sorted(name for _, name in api.objects[MAPS]) == ["fairburst-memory-default", "somebody-elses"]
+    assert sorted(name for _, name in api.objects[MAPS]) == ["fairburst-memory-default", "of-another-tool"]
     assert asked[0]["labelSelector"] == "fairburst.dev/pool=gpu", "the API server leaves out other pools and other people's quotas"
 
 

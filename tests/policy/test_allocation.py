@@ -12,12 +12,12 @@ from fairburst.policy.bopf import AllocationInput, allocate
 from fairburst.policy.drf import inverse_capacity, row_any_short
 from fairburst.policy.rounding import units_up
 
-NOBODY: tuple[int, ...] = ()
+NO_QUEUE: tuple[int, ...] = ()
 
 
 def inputs(
-    wanted: Sequence[Sequence[float]], rate: Sequence[Sequence[float]], unit: float = 0.0, hard: Sequence[int] = NOBODY,
-    overdue: Sequence[int] = NOBODY, soft: Sequence[int] = NOBODY,
+    wanted: Sequence[Sequence[float]], rate: Sequence[Sequence[float]], unit: float = 0.0, hard: Sequence[int] = NO_QUEUE,
+    overdue: Sequence[int] = NO_QUEUE, soft: Sequence[int] = NO_QUEUE,
 ) -> AllocationInput:  # fmt: skip
     """Queues that are in none of the row sets are elastic, with weight 1 and no cap; the others get no more than they are promised."""
     rows = [np.array(some, dtype=np.int64) for some in (hard, overdue, soft)]

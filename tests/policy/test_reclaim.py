@@ -143,7 +143,7 @@ def test_a_group_stays_while_one_of_it_must(held: dict[str, float]) -> None:
 
 
 def test_room_is_made_for_one_pod_once_in_the_minimum_run_time() -> None:
-    """Even if somebody else takes it: what is done again at once may be done for ever."""
+    """Even if another pod takes it: an eviction that is repeated at once may be repeated for ever."""
     pods = [running(f"a{number}", FIRST, 0) for number in range(3)]
     just = ReclaimMemory(made_room={"w0": NOW - 59.0})
     assert evicted([claim(2.0, waiting(2))], pods, [0.0] * 2, [0.0] * 2, memory=just) == ["a0"]

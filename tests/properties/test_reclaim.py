@@ -154,7 +154,7 @@ def full_of_batch_work(grace: float) -> VirtualCluster:
 
 
 class TestNoLoops:
-    """Issue 8: "no loops (nobody is evicted twice for bursts within its minimum run time; a test with adversarial arrivals)"."""
+    """Issue 8: "no loops (… evicted twice for bursts within its minimum run time; a test with adversarial arrivals)"."""
 
     @given(
         st.lists(st.tuples(st.integers(0, 1), st.integers(1, 20), st.integers(1, 12), st.integers(1, 25)), min_size=1, max_size=6),

@@ -191,7 +191,7 @@ ATTACKS: list[Any] = [
     pytest.param(
         lambda s: s.landlord.create(queue("ThroughputQueue", {"pool": "nobodys"}, FLOOR), FLOOR),
         "the verb assign",
-        id="a new queue of a pool that nobody serves",
+        id="a new queue of a pool that no operator serves",
     ),
     pytest.param(lambda s: s.landlord.create(queue("LatencyQueue", BURST, OTHERS, "claim"), OTHERS), FORBIDDEN, id="another's namespace"),
     pytest.param(lambda s: s.landlord.create(queue("LatencyQueue", BURST, "kube-system"), "kube-system"), FORBIDDEN, id="kube-system"),

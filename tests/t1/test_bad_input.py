@@ -312,7 +312,7 @@ def test_a_quota_edited_or_deleted_by_hand_is_put_back(site: OperatedCluster) ->
     until(right, PUT_BACK_SECONDS, "an edited quota to be put back")
     site.patch(*QUOTA, "edited", {"metadata": {"labels": {"fairburst.dev/pool": None}}})
     until(right, PUT_BACK_SECONDS, "the pool label to be put back")
-    assert site.get(*QUOTA, "edited")["metadata"]["uid"] == uid, "mended, not made anew"
+    assert site.get(*QUOTA, "edited")["metadata"]["uid"] == uid, "mended, not created again"
     site.delete(*QUOTA, "edited")
     until(right, PUT_BACK_SECONDS, "a deleted quota to be put back")
     scope = {"operator": "In", "scopeName": "PriorityClass", "values": ["system-node-critical"]}

@@ -233,7 +233,7 @@ class TestLife:
     @staticmethod
     def uninstall(cluster: Cluster, helm: Helm, home: str, queue: str, folder: Path) -> None:
         """Everything goes except the CRDs, the queues, and other people's quotas. The test does the cleanup Job's work, with its rights."""
-        cluster.kubectl("create", "quota", "somebody-elses", "--hard=pods=5", "-n", queue)
+        cluster.kubectl("create", "quota", "of-another-tool", "--hard=pods=5", "-n", queue)
         command = [str(helm._command), "uninstall", "fairburst", "--namespace", home]
         process = subprocess.Popen(command, env=helm._environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
@@ -266,7 +266,7 @@ class TestLife:
             "all but the CRDs to be gone",
         )
         assert cluster.kubectl("get", "thrq", queue, "-n", queue, "-o", "name")
-        assert cluster.kubectl("get", "resourcequota", "-n", queue, "-o", "name").split() == ["resourcequota/somebody-elses"]
+        assert cluster.kubectl("get", "resourcequota", "-n", queue, "-o", "name").split() == ["resourcequota/of-another-tool"]
         assert "fairburst" not in cluster.kubectl("get", "configmap", "-n", home, "-o", "name")
 
 
@@ -345,8 +345,8 @@ class TestRefused:
     def test_somebody_without_rights(self, chart_cluster: Cluster, home: str, tmp_path: Path) -> None:
         require_priorities(chart_cluster)
         chart_cluster.kubectl("create", "rolebinding", "edit", "--clusterrole=edit", "--user=fairburst", "-n", home)
-        nobody = Helm(tmp_path, chart_cluster.user_kubeconfig("fairburst"))
-        message = self.refusal(chart_cluster, nobody, home)
+        unprivileged = Helm(tmp_path, chart_cluster.user_kubeconfig("fairburst"))
+        message = self.refusal(chart_cluster, unprivileged, home)
         assert re.search(r'customresourcedefinitions.* is forbidden: User "fairburst" cannot get resource', message)
 
 

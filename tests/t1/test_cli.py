@@ -125,10 +125,10 @@ def test_eta_tells_an_interval_for_a_job_that_waits_and_that_another_has_started
 
 
 def test_a_user_without_rights_is_told_so_in_one_line(site: LiveCluster, tmp_path: Path) -> None:
-    nobody = yaml.safe_load(Path(site.cluster.kubeconfig).read_text())
-    for user in nobody["users"]:
+    anonymous = yaml.safe_load(Path(site.cluster.kubeconfig).read_text())
+    for user in anonymous["users"]:
         user["user"] = {"token": "wrong"}
-    (tmp_path / "config").write_text(yaml.safe_dump(nobody))
+    (tmp_path / "config").write_text(yaml.safe_dump(anonymous))
     done = run(site, "get", "--kubeconfig", str(tmp_path / "config"))
     assert done.returncode == 3
     assert done.stderr.startswith("fairburst get: the API server does not know this user")

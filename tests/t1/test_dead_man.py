@@ -49,4 +49,4 @@ def test_an_open_windows_guarantee_ends_without_an_operator(fresh_cluster: Calla
         assert refused() == "", f"{RUNNING} of {RATE} cpu are in use"
         until(lambda: time.time() > ends + 1.0, 300.0, "the window's rate to end")
         assert "no operator has renewed it" in refused()
-        assert cluster.enforced_cpu("burst") >= RATE, "nobody has written the quota"
+        assert cluster.enforced_cpu("burst") >= RATE, "the quota has not been written"

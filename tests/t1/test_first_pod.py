@@ -32,7 +32,7 @@ def test_a_bursts_first_pod_is_admitted_with_no_write_of_ours_between(fresh_clus
         site.create(queue("LatencyQueue", latency_spec(str(PODS), 20, 600), "burst"), queue("ThroughputQueue", {}, "batch"))
         until(lambda: site.enforced_cpu("burst") >= PODS, PATIENCE_SECONDS, "the burst to be armed")
         site.create(job("batch", "work", 128, ONE_GI, seconds=600))
-        until(lambda: site.enforced_cpu("batch") >= 60, PATIENCE_SECONDS, "batch to have the pool, of which nobody else wants anything")
+        until(lambda: site.enforced_cpu("batch") >= 60, PATIENCE_SECONDS, "batch to have the pool, of which no other queue wants anything")
         until(lambda: quiet(cluster), 2 * PATIENCE_SECONDS, "the operator to have nothing to write")
         asyncio.run(burst_at_once(cluster, "burst", [pod("burst", f"p{number:02}", ONE_GI) for number in range(PODS)]))
         until(lambda: site.enforced_cpu("batch") < 60, PATIENCE_SECONDS, "batch to be shrunk for the burst")

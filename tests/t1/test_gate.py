@@ -128,7 +128,7 @@ def test_a_burst_goes_at_once_while_batch_waits_and_nothing_goes_while_the_opera
     batch, bursts = "batch", "bursts"
     site.wait_class(bursts, "Hard")
     site.create(*(pod(batch, f"b{number:02}") for number in range(CPUS)))
-    until(lambda: len(site.running(batch)) == CPUS, PATIENCE_SECONDS, "batch to fill the pool, of which nobody else wants anything")
+    until(lambda: len(site.running(batch)) == CPUS, PATIENCE_SECONDS, "batch to fill the pool, of which no other queue wants anything")
     site.create(*(pod(bursts, f"u{number}") for number in range(6)))
     until(lambda: site.gated(bursts) == [], PATIENCE_SECONDS, "the burst to be released")
     site.create(*(pod(batch, f"c{number:02}") for number in range(4)))
@@ -159,7 +159,7 @@ def test_groups_go_whole_and_half_created_ones_hold_up_nobody(site: GatedQueues)
     assert len(site.gated(where)) == 7, "one is missing"
     site.create(pod(where, "team-7", **entry))
     site.create(*(pod(where, f"zz-{number}") for number in range(3)))
-    until(lambda: len(site.gated(where)) == 11, PATIENCE_SECONDS, "three places are too few for eight, and nobody passes them now")
+    until(lambda: len(site.gated(where)) == 11, PATIENCE_SECONDS, "three places are too few for eight, and no pod passes them now")
     site.cluster.kubectl("delete", "pod", "-n", where, *(f"a{number:02}" for number in range(5)))
     site.wait_all_run(where, *(f"team-{number}" for number in range(8)))
     site.delete_pods(where)

@@ -68,7 +68,7 @@ def pod(name: str) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name},
-        "spec": {"schedulerName": "nobody", "terminationGracePeriodSeconds": 0, "containers": [container]},
+        "spec": {"schedulerName": "missing", "terminationGracePeriodSeconds": 0, "containers": [container]},
     }
 
 

@@ -185,7 +185,7 @@ def test_victims_that_take_their_time_count_as_coming_free_also_after_a_restart_
     site.operator.kill()
     site.operator.start()
     site.rounds(5)
-    assert site.ending(batch) == ending, "nobody else is asked"
+    assert site.ending(batch) == ending, "no other pod is asked"
     assert site.running(burst) == []
     assert site.evictions() == 0.0, "of the process that has just started"
     site.let_end(batch)

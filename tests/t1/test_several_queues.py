@@ -85,7 +85,7 @@ def test_each_pod_gets_the_class_of_a_queue_of_its_namespace_whatever_it_says(te
     team.tenant.create(pod("plain"))
     default = team.class_of("plain")
     assert default not in CLASSES.values()
-    labels = {"nobody": "nobody", "odd": "Nightly_x", "empty": "", "lane": "queue-1", "theirs": "queue"}
+    labels = {"missing": "missing", "odd": "Nightly_x", "empty": "", "lane": "queue-1", "theirs": "queue"}
     for name, label in labels.items():
         team.tenant.create(asking_for(label, name))
     named = pod("named", priorityClassName="fairburst-queue-1")

@@ -91,12 +91,12 @@ def test_the_webhook_would_give_the_same_classes_and_sizes(team: Team) -> None:
     def classes(body: dict[str, Any]) -> tuple[Any, ...]:
         return tuple(body["spec"].get(name) for name in ("priorityClassName", "priority", "preemptionPolicy"))
 
-    for asked, size, owned in itertools.product((None, "nightly", "nobody"), (None, "small", "large"), ({}, OF_A_JOB)):
+    for asked, size, owned in itertools.product((None, "nightly", "missing"), (None, "small", "large"), ({}, OF_A_JOB)):
         labels = {name: text for name, text in (("fairburst.dev/queue", asked), ("fairburst.dev/size", size)) if text is not None}
         body = pod({"namespace": TEAM, "labels": labels, **owned})
         patched = json_patch(body, pod_patch(body, asked_queue(queues, body, TEAM, "default"), config))
         assert classes(team.stored(body)) == classes(patched), (asked, size, owned)
-    for asked, pods in itertools.product((None, "nightly", "nobody"), (1, 64)):
+    for asked, pods in itertools.product((None, "nightly", "missing"), (1, 64)):
         metadata = {} if asked is None else {"labels": {"fairburst.dev/queue": asked}}
         body = job(TEAM, "one", pods, pod_metadata=metadata)
         patched = json_patch(body, job_patch(body, None, governing(queues, TEAM, "default"), config, None))

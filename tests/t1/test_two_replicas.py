@@ -162,7 +162,7 @@ def test_killed_frozen_and_asked_to_stop(fresh_cluster: Callable[..., Cluster], 
         print(f"asked to stop: first write of the other after {first_at - asked_at:.2f} s")
         released = max(write.ended for write in our_writes(cluster) if write.who == b)
         taken = min(write.began for write in our_writes(cluster) if write.who == c and write.what == "leases")
-        assert taken - released < LEASE_SECONDS, "nobody waited for the Lease to expire"
+        assert taken - released < LEASE_SECONDS, "no replica waited for the Lease to expire"
 
         two.start()
         frozen_at = time.time()
