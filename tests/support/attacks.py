@@ -84,6 +84,12 @@ class Arena(OperatedCluster):
             if one["metadata"].get("deletionTimestamp", "9") < now and one["status"]["phase"] == "Running":
                 self.patch("pod", one["metadata"]["name"], where, {"status": {"phase": "Failed"}}, "status")
 
+    def report_resources(self, where: str, name: str, container: JsonObject, **pod: Any) -> None:
+        """Add to the statuses of a pod and of its one container, as a kubelet that resizes pods does and KWOK does not."""
+        status = self.get("pod", name, where)["status"]
+        [known] = status["containerStatuses"]
+        self.patch("pod", name, where, {"status": {"containerStatuses": [known | container], **pod}}, "status")
+
 
 def binding(tenant: str, kind: str, role: str) -> JsonObject:
     """Bind a tenant's account to a role in its namespace."""

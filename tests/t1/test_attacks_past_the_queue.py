@@ -20,6 +20,7 @@ from tests.support.work import pod_spec
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 NODES, NODE_CPU = 2, 8
+AS_STARTED = {"resources": {"requests": {"cpu": "100m", "memory": "128Mi"}}}
 # The garbage collector deletes pods of a DaemonSet that does not exist, unless it does not know the kind.
 DAEMON_SET = json.dumps({"metadata": {"ownerReferences": [owner("DaemonSet", "example.com/v1")]}})
 
@@ -44,23 +45,12 @@ def resize(tenant: Tenant, name: str, cpu: str) -> str:
     return refusal(lambda: tenant("patch", "pod", name, "--subresource=resize", "--type=strategic", "-p", patch))
 
 
-def report_resources(arena: Arena, tenant: Tenant, name: str) -> None:
-    """Report the container's resources, as a kubelet that supports resizes does and KWOK does not."""
-    [status] = next(one for one in arena.items("pods", tenant.name) if one["metadata"]["name"] == name)["status"]["containerStatuses"]
-    status["resources"] = {"requests": {"cpu": "100m", "memory": "128Mi"}}
-    patch = json.dumps({"status": {"containerStatuses": [status]}})
-    arena.admin("patch", "pod", name, "-n", tenant.name, "--subresource=status", "--type=strategic", "-p", patch)
-
-
 def mark_infeasible(arena: Arena, tenant: Tenant, name: str, cpu: str) -> None:
-    """Report that the last resize cannot be done and that the container keeps this cpu, as a kubelet does and KWOK does not."""
-    found = next(one for one in arena.items("pods", tenant.name) if one["metadata"]["name"] == name)
-    [status] = found["status"]["containerStatuses"]
+    """Report that the last resize cannot be done and that the container keeps this cpu."""
     kept = {"cpu": cpu, "memory": "128Mi"}
-    status |= {"allocatedResources": kept, "resources": {"requests": kept}}
     condition = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
-    patch = json.dumps({"status": {"containerStatuses": [status], "conditions": [condition]}})
-    arena.admin("patch", "pod", name, "-n", tenant.name, "--subresource=status", "--type=strategic", "-p", patch)
+    conditions = [*arena.get("pod", name, tenant.name)["status"]["conditions"], condition]
+    arena.report_resources(tenant.name, name, {"allocatedResources": kept, "resources": {"requests": kept}}, conditions=conditions)
 
 
 def requested(arena: Arena, tenant: Tenant) -> list[str]:
@@ -120,7 +110,7 @@ def test_a_pod_that_its_gate_has_let_go_does_not_grow(arena: Arena) -> None:
     cheat, other = arena.tenant(enforcement="Gate"), arena.tenant()
     cheat.create(pod("small", "100m"))
     arena.wait_running(cheat.name, 1, "a pod of 100m to be released")
-    report_resources(arena, cheat, "small")
+    arena.report_resources(cheat.name, "small", AS_STARTED)
     said = resize(cheat, "small", "8")
     assert "spec.containers: expected requests to stay or to shrink" in said
     assert requested(arena, cheat) == ["100m"], "what the attacker gained"
@@ -152,7 +142,7 @@ def test_a_pod_that_the_gate_of_a_further_queue_has_let_go_does_not_grow_and_one
     cheat.create(work.pod("", "gated", pod_spec("100m"), labels={"fairburst.dev/queue": "spark"}), pod("own", "100m"))
     arena.wait_running(cheat.name, 2, "pods of 100m")
     for name in ("gated", "own"):
-        report_resources(arena, cheat, name)
+        arena.report_resources(cheat.name, name, AS_STARTED)
     assert "spec.containers: expected requests to stay or to shrink" in resize(cheat, "gated", "8")
     assert resize(cheat, "gated", "50m") == ""
     assert resize(cheat, "own", "200m") == ""
@@ -180,7 +170,7 @@ def test_where_a_quota_holds_the_queue_a_pod_grows_no_further_than_the_quota(are
     arena.wait_running(other.name, 8, "the other's work")
     cheat.create(pod("small", "100m"))
     arena.wait_running(cheat.name, 1, "a pod of 100m")
-    report_resources(arena, cheat, "small")
+    arena.report_resources(cheat.name, "small", AS_STARTED)
     assert "exceeded quota" in resize(cheat, "small", "8")
     assert requested(arena, cheat) == ["100m"]
 
@@ -190,7 +180,7 @@ def test_a_pod_whose_resize_is_infeasible_grows_no_further_than_the_quota(arena:
     cheat = arena.tenant()
     cheat.create(pod("small", "1"))
     arena.wait_running(cheat.name, 1, "a pod of 1 cpu")
-    report_resources(arena, cheat, "small")
+    arena.report_resources(cheat.name, "small", AS_STARTED)
     assert resize(cheat, "small", "2") == ""
     mark_infeasible(arena, cheat, "small", "1")
     until(lambda: arena.enforced_cpu(cheat.name, "used") == 1, PATIENCE_SECONDS, "the quota to count what is allocated")

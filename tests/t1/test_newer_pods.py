@@ -115,10 +115,7 @@ def test_a_pod_that_shrinks_as_a_whole_counts_in_full_until_its_kubelet_has_done
 
 
 def report(arena: Arena, tenant: Tenant, cpu: str) -> None:
-    """Report the cpu of the pod as a whole, and the resources of its container, as its kubelet."""
-    container = {"cpu": "1", "memory": "128Mi"}
-    [status] = arena.get("pod", "whole", tenant.name)["status"]["containerStatuses"]
-    status |= {"allocatedResources": container, "resources": {"requests": container}}
-    whole = {"cpu": cpu, "memory": "128Mi"}
-    said = {"status": {"containerStatuses": [status], "resources": {"requests": whole}, "allocatedResources": whole}}
-    arena.admin("patch", "pod", "whole", "-n", tenant.name, "--subresource=status", "--type=strategic", "-p", json.dumps(said))
+    """Report the cpu of the pod as a whole, and the resources of its container."""
+    container, whole = {"cpu": "1", "memory": "128Mi"}, {"cpu": cpu, "memory": "128Mi"}
+    of_container = {"allocatedResources": container, "resources": {"requests": container}}
+    arena.report_resources(tenant.name, "whole", of_container, resources={"requests": whole}, allocatedResources=whole)
