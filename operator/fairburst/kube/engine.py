@@ -67,8 +67,7 @@ class Engine:
     def __init__(self, config: Config, own_namespace: str, policy: Policy = decide, *, observing: bool = False) -> None:
         self._decide = policy
         self._policy = config.policy()
-        self.memory = Memory()
-        self.contained = Containment()
+        self.memory, self.contained = Memory(), Containment()
         self.reserve = Reserve.of(config)
         self.slots = SlotPlanner(config.elasticity)
         self.gates = UngatePlanner()
@@ -78,18 +77,15 @@ class Engine:
         self.gates.fits, self.gates.lacking = cluster.holds, cluster.lacking
         self.queues = GoverningQueues(config, own_namespace, self.contained, self.gates.gated, observing=observing)
         self.resyncs = ResyncRounds(self.reserve, self._agenda)
-        self._input = CoreInput(
-            self._cluster, self.contained, self.reserve, self.slots, self.reclaim, self.gates, self.resyncs, self._policy.largest_turn
-        )
+        largest_turn = self._policy.largest_turn
+        self._input = CoreInput(cluster, self.contained, self.reserve, self.slots, self.reclaim, self.gates, self.resyncs, largest_turn)
         self._decision_changes = DecisionChanges(self.contained, self.reserve)
         self._lead_times = LeadTimeForecasts(learning=self.reserve is not None)
-        self.managed = ManagedNamespaces(config, self._cluster, self.contained, self.reserve)
+        self.managed = ManagedNamespaces(config, cluster, self.contained, self.reserve)
         self._places = Places()
         self._quotas = QuotaRounds(config, self.contained, self.reserve, self._agenda)
         self._releases = ReleaseRounds(self.gates, self.reserve, self._agenda)
-        self._statuses = StatusRounds(
-            config, self._cluster, self.contained, self.reserve, self.gates, self.queues.history, observing=observing
-        )
+        self._statuses = StatusRounds(config, cluster, self.contained, self.reserve, self.gates, self.queues.history, observing=observing)
         self._in_trouble: set[str] = set()
         self._unfinished = True
         self._wall_clock = WallClock()
@@ -239,8 +235,7 @@ class Engine:
         with self.contained.object("reclaim for", ""):
             plan_reclaim(round_, self.reclaim, self._cluster, self.managed, self.queues.reclaiming, plan)
         with self.contained.object("divide places for pods of", ""):
-            total = self._cluster.slots(round_.view)
-            self._places.divide(round_, self.managed, total, demands.pods, promises_changed=bool(changes.queues))
+            self._places.divide(round_, self.managed, self._cluster.slots(round_.view), demands.pods, promises_changed=bool(changes.queues))
         items = self.managed.touched(round_)
         with self.contained.object("steer the quota of", ""):
             self._quotas.steer(round_, items, demands.uncharged)
