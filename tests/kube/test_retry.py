@@ -9,7 +9,17 @@ import pytest
 
 from fairburst.kube.api import retry
 from fairburst.kube.api.answers import OUTAGE_SECONDS
-from fairburst.kube.api.errors import ApiError, BackedOff, Conflict, Forbidden, NotLeading, TooManyRequests, Unavailable
+from fairburst.kube.api.errors import (
+    ApiError,
+    BackedOff,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotLeading,
+    TooManyRequests,
+    Unauthorized,
+    Unavailable,
+)
 from fairburst.kube.api.retry import (
     FULL_PER_SECOND,
     LEAST_PER_SECOND,
@@ -170,6 +180,34 @@ def test_refusals_on_purpose_are_repeated_more_rarely(clock: Clock) -> None:
             retries.succeeded(fine)
         clock.now += 1.0
     assert sent <= 2 * len(paths)
+
+
+ANONYMOUS = Forbidden(403, "Forbidden", 'User "system:anonymous" cannot patch resource "resourcequotas"')
+
+
+@pytest.mark.parametrize(
+    ("error", "slows"),
+    [
+        pytest.param(Invalid(422, "Invalid", "metadata.annotations: Too long: must have at most 262144 bytes"), False, id="annotations"),
+        pytest.param(ApiError(500, "InternalError", "etcdserver: request is too large"), False, id="too large for etcd"),
+        pytest.param(Forbidden(403, "Forbidden", "the namespace is being terminated"), False, id="a namespace that is being deleted"),
+        pytest.param(BROKEN, True, id="the API server fails"),
+        pytest.param(Unauthorized(401, "Unauthorized", "token"), True, id="the API server does not know the operator"),
+        pytest.param(ANONYMOUS, True, id="the API server takes the operator for an anonymous user"),
+    ],
+)
+def test_only_what_concerns_all_writes_slows_all_of_them_down(clock: Clock, error: ApiError, *, slows: bool) -> None:
+    """A tenant can have all of its Jobs refused at each attempt to start them. The burst of another tenant must not wait for that."""
+    retries, mine = WriteRetries(), [f"/apis/batch/v1/namespaces/mine/jobs/job-{number}" for number in range(100)]
+    attempts(retries, clock, mine, error, 20)
+    burst = [f"/api/v1/namespaces/burst/pods/pod-{number}" for number in range(50)]
+    assert any(waits(retries, path) for path in burst) is slows
+
+
+def test_an_object_that_is_too_large_for_etcd_is_tried_as_seldom_as_one_that_is_refused(clock: Clock) -> None:
+    retries, path = WriteRetries(), QUOTA.format("one")
+    sent = attempts(retries, clock, [path], ApiError(500, "InternalError", "etcdserver: request is too large"), 1200)
+    assert sum(sent[600:]) <= 600 / (LONGEST_PAUSE_AFTER_REFUSAL_SECONDS / 2)
 
 
 def test_a_write_that_was_overtaken_is_repeated_at_once_but_not_for_ever(clock: Clock) -> None:

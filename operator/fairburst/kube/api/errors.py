@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+TOO_LARGE = "etcdserver: request is too large"  # answered with 500, which lasts as long as the object is so large
 DOES_NOT_APPLY = "the server rejected our request due to an error in our request"  # other refusals by 422 name a field
 
 
@@ -39,7 +40,7 @@ class ApiError(Exception):
     @property
     def transient(self) -> bool:
         """Whether the same request may succeed later without any other change."""
-        return self.status in {0, 429} or self.status >= 500
+        return self.status in {0, 429} or (self.status >= 500 and TOO_LARGE not in self.message)
 
     @property
     def unknown_user(self) -> bool:
@@ -50,6 +51,11 @@ class ApiError(Exception):
     def by_server(self) -> bool:
         """Whether the API server failed, or did not answer. A request that was not sent tells nothing of it."""
         return self.transient and not isinstance(self, TooManyRequests | NotLeading | BackedOff)
+
+    @property
+    def concerns_all(self) -> bool:
+        """Whether other requests will fail for the same reason. A refusal concerns its object, whose owner may have caused it."""
+        return self.by_server or self.unknown_user
 
 
 class Unauthorized(ApiError):  # noqa: N818 (the API's own reason words are the names)

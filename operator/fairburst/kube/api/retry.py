@@ -3,7 +3,8 @@
 Writers plan from the cluster's present state and offer the same write again as long as it is missing. `WriteRetries` keeps that cheap:
 
 - An object whose write failed waits before the next attempt. The pause doubles with each failure and has jitter.
-- Consecutive failures halve the rate of all writes, down to `LEAST_PER_SECOND`. Successes restore the rate and end all pauses.
+- Consecutive failures halve the rate of all writes, down to `LEAST_PER_SECOND`, unless they concern single objects: what a tenant writes
+  into its objects may have their writes refused. Successes restore the rate and end all pauses.
 - The first success after failures alone ends the pauses of all objects that a failing API server has caused.
 - The log has one line per cause, with the numbers of failures and objects, and repeats it at growing intervals.
 
@@ -33,7 +34,7 @@ LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_AFTER_REFUSAL_SECONDS = 15.0, 120.0
 FREE_CONFLICTS = 2
 LEAST_PER_SECOND = 5.0
 FULL_PER_SECOND = 300.0
-TROUBLE_BEGINS, MOST_TROUBLE = 10, 16  # consecutive failures from which all writes slow down, and their largest count
+TROUBLE_BEGINS, MOST_TROUBLE = 10, 16  # consecutive failures that concern all writes: from how many these slow down, and the largest count
 TOGETHER_SECONDS = 0.2  # writes of this time may be sent at once: the pods of a burst are offered together
 OTHERS_FIRST_SECONDS = 2.0  # time for which a slow API server gets only writes that have not failed yet
 LOG_PAUSE_SECONDS = (10.0, 300.0)
@@ -135,8 +136,9 @@ class WriteRetries:
             self._forget(now)
         if overtaken or isinstance(error, TooManyRequests):
             return
-        self._trouble = min(MOST_TROUBLE, self._trouble + 1)
-        self._failures += 1
+        if error.concerns_all:
+            self._trouble = min(MOST_TROUBLE, self._trouble + 1)
+            self._failures += 1
         self._log(method, key, error, now)
 
     def _rate(self) -> float:
