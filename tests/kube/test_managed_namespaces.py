@@ -238,6 +238,34 @@ def test_a_quota_deleted_or_edited_by_hand_is_put_back() -> None:
     assert world.hard("batch") == want
 
 
+def test_edits_of_a_quota_at_every_moment_cost_one_write_a_second_and_deletions_one_write_each() -> None:
+    """By someone whom no policy stops. The other queue is left alone, and neither its status nor its quota is written."""
+    world = World()
+    batch(world, "edited", pods=4)
+    batch(world, "other", pods=4)
+    world.settle(30.0)
+    want, other = world.hard("edited"), world.quotas["other", "fairburst"]
+    writes, statuses = list[str](), list[str]()
+    for moment in range(200):
+        world.quotas["edited", "fairburst"] = quota("edited", want | {"requests.cpu": str(900 + moment)})
+        plan = world.round()
+        writes += [write.namespace for write in plan.quota_writes]
+        statuses += [status.entry.namespace for status in plan.statuses]
+        world.after(0.05)
+    assert set(writes) == {"edited"}
+    assert 9 <= len(writes) <= 11, "in ten seconds"
+    deletions, writes = 0, []
+    for _ in range(200):
+        deletions += world.quotas.pop(("edited", "fairburst"), None) is not None
+        writes += [write.namespace for write in world.round().quota_writes]
+        world.after(0.05)
+    assert set(writes) == {"edited"}
+    assert 9 <= len(writes) <= deletions + 1, "a deletion that no round has seen is found a second later"
+    assert world.quotas["other", "fairburst"] is other
+    assert "other" not in statuses
+    assert len(statuses) <= 2
+
+
 def test_pods_without_requests_get_a_condition_until_a_limit_range_supplies_them() -> None:
     world = World()
     world.namespace("web")
