@@ -6,17 +6,16 @@ is left alone. All held Jobs start in a namespace whose queue has left Suspend m
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fairburst.kube.enforce.fifo_admission import Oversize, admit_in_order, oversize
 from fairburst.kube.enforce.gate import milli_level
 from fairburst.kube.names import HELD_ANNOTATION, RELEASED_ANNOTATION
-from fairburst.kube.queues.steps import step_of
 from fairburst.kube.times import from_epoch
-from fairburst.kube.usage.demand import HeldJob, NamespaceDemand
+from fairburst.kube.usage.demand import NamespaceDemand
+from fairburst.kube.usage.held_line import HeldJob, milli
 from fairburst.kube.workloads.job import is_held
 from fairburst.kube.workloads.kind import Suspendable
 
@@ -57,24 +56,22 @@ def starts(
     Jobs together may exceed the level, because some of their pods wait for the last pods of earlier Jobs. A Job that is larger than the
     level does not start, nor does one with a pod that no node could hold. Amounts in resource units.
     """
-    most_of_one, whole = milli_level(level), _raised(level, early)
-    claimed = {name: demand.demand.get(name, 0.0) - sum(one.need.get(name, 0.0) for one in demand.held) for name in resources}
-    room = [free - taken for free, taken in zip(whole, _milli(claimed, resources), strict=True)]
-    line = [(one, _milli(one.need, resources)) for one in sorted(demand.held, key=start_order) if one.has_node]
-    line = [(one, need) for one, need in line if all(amount <= most for amount, most in zip(need, most_of_one, strict=True))]
+    most_of_one, whole, line = milli_level(level), _raised(level, early), demand.held_line(resources)
+    claimed = {name: demand.demand.get(name, 0.0) - held for name, held in zip(resources, line.total.tolist(), strict=True)}
+    room = [free - taken for free, taken in zip(whole, milli(claimed, resources), strict=True)]
     if parts is None:
-        return [_start(one.job) for one in admit_in_order(line, whole, room)]
-    small_claim = _milli(_claimed_by(demand, parts.small_owners), resources)
-    large_claim = [total - small for total, small in zip(_milli(claimed, resources), small_claim, strict=True)]
-    chosen = list[HeldJob]()
+        return [_start(one.job) for one in admit_in_order(line.within(most_of_one), whole, room)]
+    small_claim = milli(_claimed_by(demand, parts.small_owners), resources)
+    large_claim = [total - small for total, small in zip(milli(claimed, resources), small_claim, strict=True)]
+    fitting, chosen = list(line.within(most_of_one)), list[HeldJob]()
     for is_small, part, claim in ((True, parts.small, small_claim), (False, parts.large, large_claim)):
-        waiting = [(one, need) for one, need in line if (one.job.metadata.uid in parts.small_owners) is is_small]
+        waiting = [(one, need) for one, need in fitting if (one.job.metadata.uid in parts.small_owners) is is_small]
         if not waiting:
             continue
         most = [min(max(own, first), all_) for own, first, all_ in zip(_raised(part, early), waiting[0][1], whole, strict=True)]
         found = admit_in_order(waiting, most, [min(free, own - taken) for free, own, taken in zip(room, most, claim, strict=True)])
         chosen += found
-        room = [free - sum(column) for free, *column in zip(room, *(_milli(one.need, resources) for one in found), strict=True)]
+        room = [free - sum(column) for free, *column in zip(room, *(milli(one.need, resources) for one in found), strict=True)]
     return [_start(one.job) for one in chosen]
 
 
@@ -119,16 +116,5 @@ def kind_of(job: Suspendable) -> str:
     return type(job).__name__  # an item's class is named as its kind
 
 
-def start_order(one: HeldJob) -> tuple[int, str, str]:
-    """Return the sort key of the order in which held Jobs start: by their step of priority, then the oldest first."""
-    metadata = one.job.metadata
-    return step_of(metadata.labels, one.job.first_template.metadata.labels), metadata.creation_timestamp or "", metadata.name
-
-
 def _raised(level: Sequence[float], early: Sequence[float]) -> tuple[int, ...]:
     return milli_level(amount + more for amount, more in zip(level, early, strict=True))
-
-
-def _milli(amounts: Mapping[str, float], resources: Sequence[str]) -> list[int]:
-    """Return whole thousandths, rounded up, so that an amount that fits in part does not fit."""
-    return [math.ceil(amounts.get(resource, 0.0) * 1000 - 1e-3) for resource in resources]

@@ -15,7 +15,6 @@ import numpy as np
 
 from fairburst.config import Config
 from fairburst.kube.api.objects import Pod, controller_of
-from fairburst.kube.enforce.suspend import start_order
 from fairburst.kube.forecasts.ended_pods import Run, pods_of, started_of
 from fairburst.kube.forecasts.messages import Asked, EndedPod, Question, Work
 from fairburst.kube.queues.queue_set import QueueEntry
@@ -23,8 +22,9 @@ from fairburst.kube.queues.steps import NORMAL, step_of
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.rounds.work_events import WaitingObject, behind_gates, first_waiting
 from fairburst.kube.times import epoch
-from fairburst.kube.usage.demand import DesiredPods, HeldJob, NamespaceDemand
+from fairburst.kube.usage.demand import DesiredPods, NamespaceDemand
 from fairburst.kube.usage.gated_pods import GatedPod
+from fairburst.kube.usage.held_line import HeldJob, start_order
 from fairburst.kube.workloads.job import completions_left, is_held, pods_at_once
 from fairburst.policy import memory as saved
 from fairburst.policy.arrays import BoolArray

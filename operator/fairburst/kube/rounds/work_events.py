@@ -21,12 +21,13 @@ import numpy as np
 from fairburst.kube.enforce.enforceability import PODS_WITHOUT_REQUESTS, PRIORITY_CLASS_MISSING, Obstacle
 from fairburst.kube.enforce.fifo_admission import oversize
 from fairburst.kube.enforce.next_start import WholeWork, held_jobs, highest_level
-from fairburst.kube.enforce.suspend import kind_of, start_order
+from fairburst.kube.enforce.suspend import kind_of
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.rounds.demands import whole_demand
 from fairburst.kube.rounds.view import RoundPlan
-from fairburst.kube.usage.demand import HeldJob, NamespaceDemand, Owner
+from fairburst.kube.usage.demand import NamespaceDemand, Owner
 from fairburst.kube.usage.gated_pods import GatedPod
+from fairburst.kube.usage.held_line import HeldJob, start_order
 from fairburst.kube.usage.host_ports import ports_text
 from fairburst.kube.views.conditions import LARGER_THAN_NODES, NOT_OFFERED, PORT_TAKEN
 from fairburst.kube.views.explanation import NOTHING_WAITS, cause, explanation

@@ -19,6 +19,7 @@ from fairburst.kube.api.objects import PodTemplate
 from fairburst.kube.times import to_epoch
 from fairburst.kube.usage.effective_requests import template_lacks_requests, uncounted_resources
 from fairburst.kube.usage.equal_pods import EqualPods, counted
+from fairburst.kube.usage.held_line import HeldJob, HeldLine
 from fairburst.kube.usage.host_ports import HostPorts, host_ports
 from fairburst.kube.usage.pod_defaults import NO_DEFAULTS, PodDefaults
 from fairburst.kube.usage.pod_usage import NO_PODS, NamespaceUsage, OwnerUsage
@@ -62,18 +63,6 @@ class DesiredPods:
     ports: HostPorts = ()
 
 
-@dataclass(frozen=True, slots=True)
-class HeldJob:
-    """Work that is suspended until fairburst starts it, and the requests of all its pods at once, by resource, in resource units.
-
-    has_node: whether some node could hold each of its pods.
-    """
-
-    job: Suspendable
-    need: Mapping[str, float]
-    has_node: bool = True
-
-
 @dataclass(slots=True)
 class NamespaceDemand:
     """The demand of one namespace, its largest pod, and the controllers that lack pods. Resource units.
@@ -105,6 +94,13 @@ class NamespaceDemand:
     ports: PortDemand = field(default_factory=PortDemand)
     resources: tuple[str, ...] = ()
     stalled: set[str] = field(default_factory=set)
+    _held_line: HeldLine | None = field(default=None, init=False, repr=False, compare=False)
+
+    def held_line(self, resources: Sequence[str]) -> HeldLine:
+        """Return the held Jobs in the order in which they start. `held` does not change afterwards."""
+        if self._held_line is None or self._held_line.resources != tuple(resources):
+            self._held_line = HeldLine.of(self.held, resources)
+        return self._held_line
 
     def port_limit(self, *, alone: bool = False) -> PortLimit | None:
         """Return how few of the pods can run at a time for their host ports; None if all can. `alone`: if no others had these ports."""
