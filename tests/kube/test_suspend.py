@@ -10,7 +10,7 @@ import pytest
 from fairburst.kube.enforce.suspend import LevelParts, starts
 from fairburst.kube.names import HELD_ANNOTATION, RELEASED_ANNOTATION
 from fairburst.kube.usage.demand import DesiredPods, NamespaceDemand, Owner, is_held
-from fairburst.kube.usage.held_line import HeldJob, HeldLine
+from fairburst.kube.usage.start_order import HeldJob, OrderedJobs
 from tests.support.held_work import LQ, SUSPENDS, TQ, held, jobs, settle, waiting, world_with_batch
 from tests.support.objects import World, job, latency_spec, pod
 
@@ -58,14 +58,14 @@ def test_jobs_start_in_the_order_of_their_creation() -> None:
 
 
 def test_held_jobs_are_put_in_order_when_their_namespace_is_read_and_not_in_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, lines = world_with_batch(), list[int]()
-    of = HeldLine.of
-    monkeypatch.setattr(HeldLine, "of", lambda held, resources: lines.append(len(held)) or of(held, resources))
+    world, orders = world_with_batch(), list[int]()
+    of = OrderedJobs.of
+    monkeypatch.setattr(OrderedJobs, "of", lambda held, resources: orders.append(len(held)) or of(held, resources))
     for number in range(20):
         held(world, f"job-{number}", 40)
     settle(world)
     world.queue(TQ, "other")
-    ordered = len(lines)
+    before = len(orders)
     for number in range(30):
         world.put(pod("other", f"pod-{number}", node="node-0", phase="Running"))
         world.round()
@@ -73,10 +73,10 @@ def test_held_jobs_are_put_in_order_when_their_namespace_is_read_and_not_in_each
     world.after(10.0)
     world.round()
     assert world.status("other")["usage"]["cpu"] == "30", "the levels of the held Jobs' queue have changed meanwhile"
-    assert len(lines) == ordered
+    assert len(orders) == before
     held(world, "last", 40)
     world.round()
-    assert len(lines) == ordered + 1
+    assert len(orders) == before + 1
 
 
 def test_a_job_that_fits_no_level_holds_up_nobody() -> None:

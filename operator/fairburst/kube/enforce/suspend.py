@@ -15,7 +15,7 @@ from fairburst.kube.enforce.gate import milli_level
 from fairburst.kube.names import HELD_ANNOTATION, RELEASED_ANNOTATION
 from fairburst.kube.times import from_epoch
 from fairburst.kube.usage.demand import NamespaceDemand
-from fairburst.kube.usage.held_line import HeldJob, milli
+from fairburst.kube.usage.start_order import HeldJob, milli
 from fairburst.kube.workloads.job import is_held
 from fairburst.kube.workloads.kind import Suspendable
 
@@ -56,14 +56,14 @@ def starts(
     Jobs together may exceed the level, because some of their pods wait for the last pods of earlier Jobs. A Job that is larger than the
     level does not start, nor does one with a pod that no node could hold. Amounts in resource units.
     """
-    most_of_one, whole, line = milli_level(level), _raised(level, early), demand.held_line(resources)
-    claimed = {name: demand.demand.get(name, 0.0) - held for name, held in zip(resources, line.total.tolist(), strict=True)}
+    most_of_one, whole, ordered = milli_level(level), _raised(level, early), demand.jobs_in_order(resources)
+    claimed = {name: demand.demand.get(name, 0.0) - held for name, held in zip(resources, ordered.total.tolist(), strict=True)}
     room = [free - taken for free, taken in zip(whole, milli(claimed, resources), strict=True)]
     if parts is None:
-        return [_start(one.job) for one in admit_in_order(line.within(most_of_one), whole, room)]
+        return [_start(one.job) for one in admit_in_order(ordered.within(most_of_one), whole, room)]
     small_claim = milli(_claimed_by(demand, parts.small_owners), resources)
     large_claim = [total - small for total, small in zip(milli(claimed, resources), small_claim, strict=True)]
-    fitting, chosen = list(line.within(most_of_one)), list[HeldJob]()
+    fitting, chosen = list(ordered.within(most_of_one)), list[HeldJob]()
     for is_small, part, claim in ((True, parts.small, small_claim), (False, parts.large, large_claim)):
         waiting = [(one, need) for one, need in fitting if (one.job.metadata.uid in parts.small_owners) is is_small]
         if not waiting:

@@ -24,7 +24,7 @@ from fairburst.kube.rounds.work_events import WaitingObject, behind_gates, first
 from fairburst.kube.times import epoch
 from fairburst.kube.usage.demand import DesiredPods, NamespaceDemand
 from fairburst.kube.usage.gated_pods import GatedPod
-from fairburst.kube.usage.held_line import HeldJob, start_order
+from fairburst.kube.usage.start_order import HeldJob, start_order
 from fairburst.kube.workloads.job import completions_left, is_held, pods_at_once
 from fairburst.policy import memory as saved
 from fairburst.policy.arrays import BoolArray

@@ -27,8 +27,8 @@ from fairburst.kube.rounds.demands import whole_demand
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.usage.demand import NamespaceDemand, Owner
 from fairburst.kube.usage.gated_pods import GatedPod
-from fairburst.kube.usage.held_line import HeldJob, start_order
 from fairburst.kube.usage.host_ports import ports_text
+from fairburst.kube.usage.start_order import HeldJob, start_order
 from fairburst.kube.views.conditions import LARGER_THAN_NODES, NOT_OFFERED, PORT_TAKEN
 from fairburst.kube.views.explanation import NOTHING_WAITS, cause, explanation
 from fairburst.kube.views.forecast_view import START_FORECAST, StartForecast

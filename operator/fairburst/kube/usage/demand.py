@@ -19,11 +19,11 @@ from fairburst.kube.api.objects import PodTemplate
 from fairburst.kube.times import to_epoch
 from fairburst.kube.usage.effective_requests import template_lacks_requests, uncounted_resources
 from fairburst.kube.usage.equal_pods import EqualPods, counted
-from fairburst.kube.usage.held_line import HeldJob, HeldLine
 from fairburst.kube.usage.host_ports import HostPorts, host_ports
 from fairburst.kube.usage.pod_defaults import NO_DEFAULTS, PodDefaults
 from fairburst.kube.usage.pod_usage import NO_PODS, NamespaceUsage, OwnerUsage
 from fairburst.kube.usage.port_demand import ANYWHERE, NO_NODES, NodesFor, PortDemand, PortNodes, first_looks
+from fairburst.kube.usage.start_order import HeldJob, OrderedJobs
 from fairburst.kube.usage.stuck_pods import StuckPods
 from fairburst.kube.workloads.job import is_held
 from fairburst.kube.workloads.kind import Controllers, Suspendable
@@ -94,13 +94,13 @@ class NamespaceDemand:
     ports: PortDemand = field(default_factory=PortDemand)
     resources: tuple[str, ...] = ()
     stalled: set[str] = field(default_factory=set)
-    _held_line: HeldLine | None = field(default=None, init=False, repr=False, compare=False)
+    _ordered: OrderedJobs | None = field(default=None, init=False, repr=False, compare=False)
 
-    def held_line(self, resources: Sequence[str]) -> HeldLine:
+    def jobs_in_order(self, resources: Sequence[str]) -> OrderedJobs:
         """Return the held Jobs in the order in which they start. `held` does not change afterwards."""
-        if self._held_line is None or self._held_line.resources != tuple(resources):
-            self._held_line = HeldLine.of(self.held, resources)
-        return self._held_line
+        if self._ordered is None or self._ordered.resources != tuple(resources):
+            self._ordered = OrderedJobs.of(self.held, resources)
+        return self._ordered
 
     def port_limit(self, *, alone: bool = False) -> PortLimit | None:
         """Return how few of the pods can run at a time for their host ports; None if all can. `alone`: if no others had these ports."""

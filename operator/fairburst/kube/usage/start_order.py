@@ -30,7 +30,7 @@ class HeldJob:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HeldLine:
+class OrderedJobs:
     """Held Jobs that some node could hold, the next to start first.
 
     needs: requests of each Job in whole thousandths, rounded up, and as an array (M, K). total: (K,) requests of all held Jobs, also of
@@ -44,7 +44,7 @@ class HeldLine:
     total: FloatArray
 
     @classmethod
-    def of(cls, held: Sequence[HeldJob], resources: Sequence[str]) -> HeldLine:
+    def of(cls, held: Sequence[HeldJob], resources: Sequence[str]) -> OrderedJobs:
         """Put held Jobs in order."""
         jobs = tuple(sorted((one for one in held if one.has_node), key=start_order))
         needs = tuple(milli(one.need, resources) for one in jobs)
