@@ -60,6 +60,10 @@ class Team:
         labels = {"labels": {QUEUE: of}} if of else {}
         where.create(job(where.name, name, 64, pod_spec(memory="1Gi"), seconds=5, completions=5000, pod_metadata=labels))
 
+    def done(self, where: Tenant, name: str) -> int:
+        """Return how many tasks of a Job have ended."""
+        return int(self.arena.get("job", name, where.name)["status"].get("succeeded", 0))
+
     def running(self) -> Counter[str]:
         """Bound pods that have not ended, by class, those of the rival as `rival`."""
         found = Counter[str]()
@@ -120,6 +124,8 @@ def test_queues_of_a_namespace_and_a_rival_share_by_weight_and_the_burst_waits_f
     team.work(team.tenant, "week", "weekly")
     team.work(team.rival, "batch")
     until(lambda: sum(team.running().values()) >= 55, PATIENCE_SECONDS, "the cluster to be full")
+    # The queues of the namespace were lent room until the rival's work came. Their tasks of that time have ended when its first ones have.
+    until(lambda: team.done(team.rival, "batch") >= 15, PATIENCE_SECONDS, "a whole part of the rival's tasks to end")
     total = Counter[str]()
     samples = 25
     for _ in range(samples):
