@@ -293,7 +293,7 @@ def test_the_first_job_of_a_part_starts_though_it_is_larger_than_the_part() -> N
     running = DesiredPods(Owner("Job", "batch", "running", "running", 20, 20, {"cpu": 1.0}), job("batch", "running", 20))
     first, second = (HeldJob(job("batch", name, 4), {"cpu": 4.0}) for name in ("first", "second"))
     small = frozenset({first.job.metadata.uid, second.job.metadata.uid})
-    demand = NamespaceDemand(demand={"cpu": 28.0}, held=[first, second], desired_pods=[running])
+    demand = NamespaceDemand(demand={"cpu": 28.0}, held=[first, second], desired_pods=[running], resources=resources)
     parts = LevelParts(small=[2.0], large=[28.0], small_owners=small)
     assert [one.name for one in starts(demand, resources, [30.0], [0.0], parts)] == ["first"]
     parts = LevelParts(small=[8.0], large=[22.0], small_owners=small)

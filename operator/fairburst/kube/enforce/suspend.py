@@ -56,7 +56,7 @@ def starts(
     Jobs together may exceed the level, because some of their pods wait for the last pods of earlier Jobs. A Job that is larger than the
     level does not start, nor does one with a pod that no node could hold. Amounts in resource units.
     """
-    most_of_one, whole, ordered = milli_level(level), _raised(level, early), demand.jobs_in_order(resources)
+    most_of_one, whole, ordered = milli_level(level), _raised(level, early), demand.jobs_in_order()
     claimed = {name: demand.demand.get(name, 0.0) - held for name, held in zip(resources, ordered.total.tolist(), strict=True)}
     room = [free - taken for free, taken in zip(whole, milli(claimed, resources), strict=True)]
     if parts is None:

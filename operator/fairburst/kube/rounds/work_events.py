@@ -10,7 +10,6 @@ docs/decisions/0242-events-on-waiting-work.md gives the reasons.
 from __future__ import annotations
 
 import bisect
-import heapq
 import itertools
 import math
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -28,7 +27,7 @@ from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.usage.demand import NamespaceDemand, Owner
 from fairburst.kube.usage.gated_pods import GatedPod
 from fairburst.kube.usage.host_ports import ports_text
-from fairburst.kube.usage.start_order import HeldJob, start_order
+from fairburst.kube.usage.start_order import HeldJob
 from fairburst.kube.views.conditions import LARGER_THAN_NODES, NOT_OFFERED, PORT_TAKEN
 from fairburst.kube.views.explanation import NOTHING_WAITS, cause, explanation
 from fairburst.kube.views.forecast_view import START_FORECAST, StartForecast
@@ -286,7 +285,7 @@ def behind_gates(entry: QueueEntry, gated: Callable[[str], Sequence[GatedPod]]) 
 
 def first_waiting(holds: str | None, demand: NamespaceDemand, gated: Sequence[GatedPod]) -> Iterator[WaitingObject]:
     """Return the first waiting objects of one queue, in the order in which they start, if there is one. `holds`: as Mode.holds."""
-    held = heapq.nsmallest(FIRST_OBJECTS, demand.held, key=start_order) if holds == "Jobs" else []
+    held = demand.jobs_in_order().jobs[:FIRST_OBJECTS] if holds == "Jobs" else ()
     waiting = itertools.chain(map(_gated, gated), map(_held, held), map(_lacking, demand.lacking))
     return itertools.islice(waiting, FIRST_OBJECTS)
 

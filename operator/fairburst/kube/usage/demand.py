@@ -96,10 +96,10 @@ class NamespaceDemand:
     stalled: set[str] = field(default_factory=set)
     _ordered: OrderedJobs | None = field(default=None, init=False, repr=False, compare=False)
 
-    def jobs_in_order(self, resources: Sequence[str]) -> OrderedJobs:
+    def jobs_in_order(self) -> OrderedJobs:
         """Return the held Jobs in the order in which they start. `held` does not change afterwards."""
-        if self._ordered is None or self._ordered.resources != tuple(resources):
-            self._ordered = OrderedJobs.of(self.held, resources)
+        if self._ordered is None:
+            self._ordered = OrderedJobs.of(self.held, self.resources)
         return self._ordered
 
     def port_limit(self, *, alone: bool = False) -> PortLimit | None:

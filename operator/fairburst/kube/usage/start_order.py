@@ -31,13 +31,12 @@ class HeldJob:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OrderedJobs:
-    """Held Jobs that some node could hold, the next to start first.
+    """Held Jobs, the next to start first.
 
-    needs: requests of each Job in whole thousandths, rounded up, and as an array (M, K). total: (K,) requests of all held Jobs, also of
-    those that no node could hold, in resource units.
+    needs: requests of each Job in whole thousandths, rounded up, and as an array (M, K), infinite for a Job that no node could hold.
+    total: (K,) requests of all of them, in resource units.
     """
 
-    resources: tuple[str, ...]
     jobs: tuple[HeldJob, ...]
     needs: tuple[list[int], ...]
     array: FloatArray  # no integers: what a tenant asks for may be beyond 64 bits
@@ -46,14 +45,15 @@ class OrderedJobs:
     @classmethod
     def of(cls, held: Sequence[HeldJob], resources: Sequence[str]) -> OrderedJobs:
         """Put held Jobs in order."""
-        jobs = tuple(sorted((one for one in held if one.has_node), key=start_order))
+        jobs = tuple(sorted(held, key=start_order))
         needs = tuple(milli(one.need, resources) for one in jobs)
-        array = np.array(needs, dtype=np.float64).reshape(-1, len(resources))
+        array = np.array(needs, dtype=np.float64).reshape(len(jobs), len(resources))
+        array[np.array([not one.has_node for one in jobs], dtype=bool)] = np.inf
         total = np.array([sum(one.need.get(name, 0.0) for one in held) for name in resources], dtype=np.float64)
-        return cls(tuple(resources), jobs, needs, array, total)
+        return cls(jobs, needs, array, total)
 
     def within(self, most: Sequence[int]) -> Iterator[tuple[HeldJob, list[int]]]:
-        """Yield the Jobs that need at most so much, with their needs, in order. Thousandths by resource."""
+        """Yield the Jobs that some node could hold and that need at most so much, with their needs, in order. Thousandths by resource."""
         for at in np.flatnonzero((self.array <= np.array(most, dtype=np.float64)).all(axis=1)).tolist():
             yield self.jobs[at], self.needs[at]
 
