@@ -125,7 +125,7 @@ class Pool:
             obj = self.queues[status.entry.key]
             self.queues[status.entry.key] = {**obj, "status": dict(status.status)}
             assert not merge_difference(self.queues[status.entry.key]["status"], status.status)  # noqa: S101 (the benchmark relies on it)
-            self.engine.status_written(status, self.now)
+            self.engine.status_written(status, self.now, 0.0, self.queues[status.entry.key])
         for namespace, changes in plan.labels.items():
             labels = {**(self.namespaces["", namespace].metadata.labels or {}), **changes}
             kept = {key: value for key, value in labels.items() if value is not None}

@@ -7,6 +7,7 @@ KWOK has patched its status, and is killed if a client deletes or evicts it befo
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ POLICY = {
         {"level": "Metadata"},
     ],
 }
+LONGEST_LINE = 1 << 20  # of the log, in bytes
 KUBELET = "kwok"  # the user that plays the kubelets
 FEEDER = "admin"  # the user that creates the workload
 
@@ -159,7 +161,7 @@ class AuditLog:
 
     def skip(self) -> None:
         """Ignore all present events."""
-        self._offset = self.path.stat().st_size
+        self._offset = end(self.path)
 
     def read(self) -> Record:
         """Add the events since the last call, and return the record. An unfinished last line waits for the next call."""
@@ -171,6 +173,15 @@ class AuditLog:
         for event in events(whole.splitlines()):
             self.record.see(event)
         return self.record
+
+
+def end(log: Path) -> int:
+    """Return the position after the log's last whole line. The API server may have written a part of the next one."""
+    with log.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - LONGEST_LINE))
+        last = file.read()
+    return size - len(last) + last.rfind(b"\n") + 1
 
 
 _event = msgspec.json.Decoder(Event)

@@ -106,7 +106,7 @@ async def _fed(cluster: Cluster, client: ApiClient, work: Workload, seconds: flo
     log = cluster.audit_log
     if log is None:
         raise SystemExit("the control plane keeps no audit log")
-    offset, before = log.stat().st_size, _processor_seconds(cluster, operator)
+    offset, before = audit.end(log), _processor_seconds(cluster, operator)
     outcome = Outcome()
     if work.pods is None:
         record = await driver.run(seconds, drain_seconds=0.0)
@@ -193,6 +193,8 @@ def _read_audit(log: Path, offset: int, outcome: Outcome) -> None:
     with log.open("rb") as file:
         file.seek(offset)
         for line in file:
+            if not line.endswith(b"\n"):
+                return  # it is still being written
             event = json.loads(line)
             user = event["user"]["username"].rsplit(":", 1)[-1]
             outcome.writes[user] += 1

@@ -18,7 +18,7 @@ from benchmarks import dress, extender, paf, policy, reclaim, rounds
 from benchmarks.informer import informer_path
 from benchmarks.measure import REGISTRY, Measurement, figure
 from fairburst.kube.extender.server import VERBS
-from fairburst.kube.rounds.statuses import SWEEP_SECONDS
+from fairburst.kube.rounds.status_turns import SWEEP_SECONDS
 from fairburst.kube.views.status import StatusInput
 from fairburst.kube.views.status_plan import StatusPlanner
 from fairburst.policy.decide import decide

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fairburst.kube.rounds import statuses
-from fairburst.kube.rounds.statuses import FIGURES_AHEAD, SWEEP_SECONDS
+from fairburst.kube.rounds.status_turns import FIGURES_AHEAD, SWEEP_SECONDS
 from fairburst.kube.views.status_plan import FIGURES_PER_SECOND
 from tests.support.busy_queues import batch
 from tests.support.objects import World, job, pod
@@ -66,3 +66,20 @@ def test_a_queue_is_looked_at_when_the_last_of_its_work_has_started(world: World
     moved(world, 4)
     world.controller("Job", job("team-017", "team-017-job", 9), job("team-017", "team-017-job", 2))
     assert "team-017" in looked_at(world)
+
+
+@pytest.mark.parametrize(("arrived", "again"), [(True, False), (False, True)])
+def test_a_queue_whose_status_was_written_is_looked_at_again_only_if_the_status_may_not_have_arrived(
+    world: World, arrived: bool, again: bool
+) -> None:  # fmt: skip
+    world.controller("Job", None, job("team-007", "huge", 1000))
+    world.after(1.0)
+    plan = world.plan()
+    written = {write.entry.namespace: write for write in plan.statuses}
+    world.take(plan)
+    if not arrived:
+        world.engine.status_written(written["team-007"], world.now)
+    seen = set[str]()
+    for _ in range(3):
+        seen.update(looked_at(world))
+    assert ("team-007" in seen) is again

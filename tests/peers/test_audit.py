@@ -143,3 +143,14 @@ def test_a_log_is_read_as_it_grows_and_half_a_line_waits(tmp_path: Path) -> None
         file.write(second[40:])
         file.flush()
         assert [name for _, name in log.read().jobs] == ["job-1", "job-2"]
+
+
+def test_what_the_log_holds_before_a_run_is_skipped_to_its_last_whole_line(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    line = event("create", "admin", "jobs", "job-1", code=201).rstrip(b"\n")
+    path.write_bytes(line + b"\n" + line[:40])
+    log = AuditLog(path)
+    log.skip()
+    with path.open("ab") as file:
+        file.write(line[40:] + b"\n")
+    assert len(log.read().jobs) == 1

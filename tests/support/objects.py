@@ -251,7 +251,7 @@ class World:
         for status in plan.statuses:
             obj = self.queues[status.entry.key]
             self.queues[status.entry.key] = merge_patch(obj, {"status": dict(status.patch)})
-            self.engine.status_written(status, self.now)
+            self.engine.status_written(status, self.now, 0.0, self.queues[status.entry.key])
 
     def _start(self, start: JobStart) -> None:
         """Start a held Job or JobSet as the API server does: a start for another version is refused."""

@@ -55,7 +55,7 @@ from fairburst.telemetry.log import event
 
 logger = logging.getLogger(__name__)
 
-UNSURE_SECONDS = 1.0  # time after a write at which its arrival is checked once more
+UNSURE_SECONDS = 1.0  # after a write, its arrival is checked once more: after this time, or twice as much
 
 
 class Engine:
@@ -131,10 +131,9 @@ class Engine:
         """Note a status write in flight."""
         self._statuses.planner.sent(write, now)
 
-    def status_written(self, write: StatusWrite, now: float, took_seconds: float = 0.0) -> None:
-        """Note the answer to a status write, successful or not."""
-        self._statuses.planner.written(write, now, took_seconds)
-        self._statuses.look_again(write.entry.namespace, now)
+    def status_written(self, write: StatusWrite, now: float, took_seconds: float = 0.0, stored: Mapping[str, object] | None = None) -> None:
+        """Note the answer to a status write, successful or not. `stored`: the queue, if it is known to have that status."""
+        self._statuses.written(write, now, took_seconds, stored)
 
     def suggest(self, suggestions: Suggestions, plan: RoundPlan, wall: float, now: float) -> None:
         """Look for a suggestion for one observed queue after a round; if there is a new one, look at its status again."""
@@ -200,7 +199,7 @@ class Engine:
         plan, round_ = self._decided(view, changes, changed, wall, now)
         self._enforce(round_, changes, plan)
         for namespace in plan.written_namespaces():
-            self._agenda.put(namespace, now + UNSURE_SECONDS)
+            self._agenda.put(namespace, now + UNSURE_SECONDS, UNSURE_SECONDS)
         plan.due = min(plan.due, now + plan.elastic.wait, now + plan.reclaim.due, self._agenda.next(), self._input.due)
         return plan
 

@@ -58,12 +58,12 @@ class ObservingEngine(Engine):
             super().status_sent(write, now)
 
     @override
-    def status_written(self, write: StatusWrite, now: float, took_seconds: float = 0.0) -> None:
-        """Note the answer to a status write, successful or not."""
+    def status_written(self, write: StatusWrite, now: float, took_seconds: float = 0.0, stored: Mapping[str, object] | None = None) -> None:
+        """Note the answer to a status write, successful or not. `stored`: the queue, if it is known to have that status."""
         if self._shadow is not None and write.entry.observed_only:
-            self._shadow.status_written(write, now, took_seconds)
+            self._shadow.status_written(write, now, took_seconds, stored)
         else:
-            super().status_written(write, now, took_seconds)
+            super().status_written(write, now, took_seconds, stored)
 
     @override
     def round(self, view: ClusterView, wall: float, now: float) -> RoundPlan:

@@ -137,12 +137,16 @@ class StatusWriter:
             well = not patch or await succeeded("status", self._status(write), self._metrics)
         finally:
             now = time.monotonic()
-            self._engine.status_written(write, now, now - started)
+            self._engine.status_written(write, now, now - started, self._stored(write) if well else None)
             for answer in answers:
                 if not answer.done():  # the waiting task has been cancelled
                     answer.set_result(well)
             if not well:
                 self._on_failure()
+
+    def _stored(self, write: StatusWrite) -> dict[str, Any] | None:
+        """Return the queue, if it is known to have that status."""
+        return None if self._difference(write) else self._queues.stored(write.entry.key)
 
     def _difference(self, write: StatusWrite) -> dict[str, Any]:
         """Return the rest to write: earlier writes may have published a part, and the queue may have been deleted."""

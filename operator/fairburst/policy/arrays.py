@@ -10,3 +10,4 @@ from numpy.typing import NDArray
 FloatArray: TypeAlias = NDArray[np.float64]
 BoolArray: TypeAlias = NDArray[np.bool_]
 IntArray: TypeAlias = NDArray[np.int64]
+ObjectArray: TypeAlias = NDArray[np.object_]

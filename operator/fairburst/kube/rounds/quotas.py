@@ -24,7 +24,7 @@ from fairburst.kube.names import LANE_QUOTAS, OTHER_QUOTAS, QUOTA_NAME, SMALL_QU
 from fairburst.kube.queues.spaces import namespace_of
 from fairburst.kube.rounds.cluster_state import Changes
 from fairburst.kube.rounds.decision_changes import Entitlement
-from fairburst.kube.rounds.differences import Agenda
+from fairburst.kube.rounds.differences import PATIENCE_SECONDS, Agenda
 from fairburst.kube.rounds.governing import GoverningQueues
 from fairburst.kube.rounds.managed import ManagedNamespaces
 from fairburst.kube.rounds.view import RoundContext, RoundPlan
@@ -34,6 +34,7 @@ from fairburst.policy.tolerance import SMALLEST
 from fairburst.quantity import format_quantity
 
 RENEWED_SECONDS = 30.0  # between two looks at a quota that expires
+SOON_SECONDS = 1.0  # a look within this time comes in time
 BEGINNING_SECONDS = 10.0  # beginning of a burst, in which neither annotations alone nor slack alone are written
 
 
@@ -52,6 +53,10 @@ class QuotaRounds:
         self.hold_times = HoldTimes()
         self._recounts = Recounts()
         self._deleted: dict[QuotaKey, ResourceQuota] = {}  # as they were when their deletion was planned
+
+    def _look(self, namespace: str, at: float, now: float) -> None:
+        """Look at the namespace at `at`, or a little later if that is not soon: work may wait for a write that is due within a second."""
+        self._agenda.put(namespace, at, min(PATIENCE_SECONDS, max(0.0, at - now - SOON_SECONDS) / 2))
 
     def note_holds(self, queues: GoverningQueues, changes: Changes, labels: Mapping[str, Mapping[str, str]], now: float) -> None:
         """Note since when new work of the changed namespaces is held. `labels`: of every namespace."""
@@ -76,7 +81,7 @@ class QuotaRounds:
             use = use_of(item, level, round_.view.pods.namespace(item.namespace), quotas, room, uncharged.get(item.namespace, {}))
             item.slack = self.slack.observe((item.namespace, QUOTA_NAME), use, round_.now)
             if (pause := self.slack.pause((item.namespace, QUOTA_NAME))) is not None:
-                self._agenda.put(item.namespace, round_.now + pause)
+                self._look(item.namespace, round_.now + pause, round_.now)
 
     @staticmethod
     def entitle(round_: RoundContext, items: Sequence[ManagedNamespace], entitlement: Entitlement) -> None:
@@ -99,7 +104,7 @@ class QuotaRounds:
                 ]
         plan.quota_writes, dues = self.planner.plan(targets, quotas, round_.now)
         for namespace, due in dues.items():
-            self._agenda.put(namespace, due)
+            self._look(namespace, due, round_.now)
         kept = round_.queue_set.left_as_is | {namespace_of(space) for space in self._contained.problems}
         wanted = {target.key for target in targets}
         parts = {(namespace, name) for namespace in round_.touched for name in OTHER_QUOTAS} & quotas.keys()
@@ -141,14 +146,14 @@ class QuotaRounds:
             present = amounts(quota.spec.hard) if quota is not None else {}
             gated = self.hold_times.reach_all_pods(item.namespace, round_.now)
             if not gated:
-                self._agenda.put(item.namespace, round_.now + STEERED_SECONDS)
+                self._look(item.namespace, round_.now + STEERED_SECONDS, round_.now)
             return [gated_target(namespace_quota, item, round_.snapshot, present, certain=gated)]
         if self._reserve is None or item.entry is None or item.row is None or not item.mode.divided:
             return [namespace_quota]
         division = self._reserve.division(item.entry, item.row, round_.snapshot, plan.result, round_.now)
         if division is None:
             return [namespace_quota]
-        self._agenda.put(item.namespace, self._reserve.divided_until(item.namespace))
+        self._look(item.namespace, self._reserve.divided_until(item.namespace), round_.now)
         own = round_.view.quotas.get((item.namespace, SMALL_QUOTA))
         small, others = divided(namespace_quota, division, usage, own)
         # the namespace quota counts all pods until the other is enforced
@@ -174,7 +179,7 @@ class QuotaRounds:
         unmanaged = {} if target.name == SMALL_QUOTA else usage.unmanaged_stored  # they have no class of ours
         recount = self._recounts.observe(target, round_.view.quotas.get(target.key), unmanaged, round_.now)
         if (due := self._recounts.next_look(target.key)) is not None:
-            self._agenda.put(item.namespace, max(due, round_.now + STEERED_SECONDS))
+            self._look(item.namespace, max(due, round_.now + STEERED_SECONDS), round_.now)
         return replace(target, recount=True) if recount else target
 
     def _expiring(self, round_: RoundContext, item: ManagedNamespace, target: QuotaTarget) -> QuotaTarget:
@@ -186,7 +191,7 @@ class QuotaRounds:
             return target
         wanted, renews = notes(temporary, present, round_.wall)
         early = _has_just_opened(round_, item)
-        self._agenda.put(item.namespace, round_.now + (STEERED_SECONDS if early else RENEWED_SECONDS))
+        self._look(item.namespace, round_.now + (STEERED_SECONDS if early else RENEWED_SECONDS), round_.now)
         return replace(target, notes=wanted, renews=renews and quota is not None and not early)
 
     def _sized(self, round_: RoundContext, item: ManagedNamespace, target: QuotaTarget) -> QuotaTarget:

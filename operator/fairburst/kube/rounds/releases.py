@@ -8,7 +8,7 @@ from fairburst.kube.enforce.gate import GateLevel, UngatePlanner
 from fairburst.kube.enforce.holds import gate_level, job_starts
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.jobs.reserve import Reserve
-from fairburst.kube.rounds.differences import Agenda
+from fairburst.kube.rounds.differences import PATIENCE_SECONDS, Agenda
 from fairburst.kube.rounds.managed import ManagedNamespaces
 from fairburst.kube.rounds.view import RoundContext, RoundPlan
 
@@ -44,7 +44,7 @@ class ReleaseRounds:
             if self._reserve is not None and item.entry is not None and item.row is not None and item.mode.holds == "Jobs":
                 item.parts = self._reserve.level_parts(item.entry, item.row, item.level, round_.result, round_.now)
                 if item.parts is not None:
-                    self._agenda.put(item.namespace, self._reserve.divided_until(item.namespace))
+                    self._agenda.put(item.namespace, self._reserve.divided_until(item.namespace), PATIENCE_SECONDS)
         controllers, resources = round_.view.controllers, round_.snapshot.resources
         plan.starts = job_starts(
             items,

@@ -1,8 +1,7 @@
 """Choose the queues whose statuses a round computes, and build their inputs. Pure, apart from the last look at each queue.
 
 A status contains the sentences that users read, which cost far more per queue than the rest of a round. So a queue is looked at only if its
-objects, its part of the decision or its memory have changed, if a write was deferred, and once in `SWEEP_SECONDS`. If only figures have
-changed, it waits for its turn, because few statuses with new figures are written in a second. Most changes of pods move figures only.
+objects or its part of the decision have changed, if a write was deferred, and in turn (`status_turns.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import astuple, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +27,7 @@ from fairburst.kube.rounds.cluster_state import ClusterState
 from fairburst.kube.rounds.demands import whole_demand
 from fairburst.kube.rounds.differences import Agenda
 from fairburst.kube.rounds.managed import ManagedNamespaces, burst_rate
+from fairburst.kube.rounds.status_turns import StatusTurns
 from fairburst.kube.rounds.view import RoundContext, RoundPlan
 from fairburst.kube.rounds.work_events import behind_gates, first_waiting
 from fairburst.kube.usage.burst_sizes import BurstSizes, pods_of
@@ -38,32 +38,21 @@ from fairburst.kube.views.elastic_view import condition, status_part
 from fairburst.kube.views.forecast_view import Forecasts, with_forecast
 from fairburst.kube.views.lead_time_view import LeadTimeView
 from fairburst.kube.views.status import StatusInput
-from fairburst.kube.views.status_plan import StatusPlanner
+from fairburst.kube.views.status_plan import StatusPlanner, StatusWrite
 from fairburst.policy.admission import shares as fair_shares
-from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.attainability import Attainability, attainability
 from fairburst.policy.drf import inverse_capacity, largest_share
 from fairburst.policy.model import EventKind, QueueDecision
-from fairburst.policy.table import SOFT
 from fairburst.policy.tolerance import exceeds
 
 LOOK_SECONDS = 1.0  # between two looks without a change
 LOOK_FACTOR = 10.0  # looks take at most a tenth of the time
 MOST_AT_ONCE = 200  # queues in one look: about 50 ms
-FIGURES_AHEAD = 2.0  # looks at queues with new figures, for each status with new figures that may be written
-SWEEP_SECONDS = 120.0  # time in which every queue is looked at once, whatever has changed
-_REMEMBERED = (
-    "guarantee", "state", "index", "opened", "deadline", "demanded", "judged", "behind", "period_started", "ledger_rate", "debt",
-    "delivered_rate", "fair_rate", "residual_level", "waiting_since", "unit_held_since", "balance_rate", "bursts", "met", "missed",
-)  # fmt: skip
-_FIGURES = frozenset({
-    "allocation", "guaranteed", "level", "small_level", "ledger_rate", "delivered_rate", "fair_rate", "balance_rate", "waiting_since",
-    "unit_held_since",
-})  # fmt: skip
 
 
 class _Grounds(NamedTuple):
-    """What the verdicts of a queue's status rest on, apart from the round's decision and memory. waits: whether work of it does."""
+    """What the verdicts of a queue's status rest on, apart from the round's decision and memory. waits: whether work of it does; foretold:
+    whether the object of its forecast is part of that."""
 
     obj: Mapping[str, Any]
     obstacles: list[Obstacle]
@@ -73,6 +62,7 @@ class _Grounds(NamedTuple):
     ports_taken: Mapping[str, tuple[str, tuple[Any, ...]]]
     contained: str | None
     waits: bool
+    foretold: bool
 
 
 class StatusRounds:
@@ -99,21 +89,27 @@ class StatusRounds:
         self._candidates: set[str] = set()
         self._grounds: dict[str, _Grounds] = {}  # of the last look, by uid
         self._positions: dict[str, list[int]] = {}
-        self._last: dict[str, np.ndarray] = {}
         self._everything = True
         self._used = np.zeros(0)
-        self._pace: tuple[object, ...] = ()
-        self._look_at = self._looked_at = -math.inf
-        self._swept = 0.0
+        self._look_at = -math.inf
+        self._turns = StatusTurns()
         self._turn = 0
-        self._patient: BoolArray = np.zeros(0, dtype=np.bool_)  # (N,) queues whose figures may be late
-        self._drifted: BoolArray = np.zeros(0, dtype=np.bool_)  # (N,) queues with new figures that may be late
-        self._shown_at = np.zeros(0)  # (N,)
         self.planner = StatusPlanner(config.rounds.status_interval_seconds, contained=contained)
 
     def look_again(self, namespace: str, at: float) -> None:
         """Look at the namespace's queues at `at`, or earlier."""
         self._agenda.put(namespace, at)
+
+    def written(self, write: StatusWrite, now: float, took_seconds: float, stored: Mapping[str, Any] | None) -> None:
+        """Note the answer to a status write. `stored`: the queue as it is known to be now, with that status; without it, the next look
+        checks whether the status arrived.
+        """
+        self.planner.written(write, now, took_seconds)
+        uid = write.entry.uid
+        if stored is not None and uid in self._grounds:
+            self._grounds[uid] = self._grounds[uid]._replace(obj=stored)
+        else:
+            self.look_again(write.entry.namespace, now)
 
     def lay_out(self, queue_set: QueueSet) -> None:
         """Prepare for another set of queues."""
@@ -127,9 +123,7 @@ class StatusRounds:
         self._grounds = {uid: grounds for uid, grounds in self._grounds.items() if uid in uids}
         self._bursts.keep({spec.name for spec in queue_set.specs})
         # a take-over needs the accounts of latency queues, and a level decides whether a whole Job can ever start
-        patient = [entry.key[0] == "ThroughputQueue" and entry.mode.holds is None for entry in queue_set.governing]
-        self._patient, self._drifted = np.array(patient, dtype=np.bool_), np.zeros(len(patient), dtype=np.bool_)
-        self._shown_at = np.full(len(patient), -math.inf)
+        self._turns.lay_out([entry.key[0] == "ThroughputQueue" and entry.mode.holds is None for entry in queue_set.governing])
         self._everything = self._rows_moved = True
 
     def plan_in_time(
@@ -144,12 +138,12 @@ class StatusRounds:
         plan.statuses_planned = True
         self._plan(round_, managed, demands, plan)
         self._look_at = round_.now + max(LOOK_SECONDS if not self._candidates else 0.0, LOOK_FACTOR * (time.perf_counter() - started))
-        self._looked_at, self._everything = round_.now, False
+        self._everything = False
         plan.due = min(plan.due, self._due())
 
     def _due(self) -> float:
         """Return when to look next if nothing changes. A round that has another reason looks at some queues in turn."""
-        return self._look_at if self._moved or self._candidates or self._drifted.any() else max(self._agenda.next(), self._look_at)
+        return self._look_at if self._moved or self._candidates or self._turns.waiting else max(self._agenda.next(), self._look_at)
 
     def _plan(self, round_: RoundContext, managed: ManagedNamespaces, demands: Mapping[str, NamespaceDemand], plan: RoundPlan) -> None:
         queue_set = round_.queue_set
@@ -157,8 +151,9 @@ class StatusRounds:
             self._count_weeks(round_)
         self._used = round_.snapshot.usage.sum(axis=0)
         self._candidates |= self._with_news(round_, managed, demands, plan)
-        rows = self._changed_rows(round_)
-        namespaces = self._candidates | self._agenda.take(round_.now) | {queue_set.governing[row].namespace for row in rows}
+        called = self._agenda.take(round_.now)
+        rows = self._turns.take(round_, self.planner.figures_per_second, len(called))
+        namespaces = self._candidates | called | {queue_set.governing[row].namespace for row in rows}
         inputs, shown = [], []
         for entry in self._in_turn(round_, self._positions.keys() if self._everything else namespaces):
             row = round_.rows.get(entry.space) if entry.governs else None
@@ -184,31 +179,28 @@ class StatusRounds:
         """Return the namespaces whose changed objects may be news for users. The others have new figures, which wait for their turn."""
         entries, found = round_.queue_set.entries, set[str]()
         for namespace in self._moved:
-            positions, late = self._positions.get(namespace, ()), list[int]()
-            for position in positions:
+            for position in self._positions.get(namespace, ()):
+                same = False
                 with self._contained.object("show", namespace):
-                    row = self._row_of_figures(round_, entries[position], managed, demands, plan)
-                    late += [] if row is None else [row]
-            if len(late) == len(positions):
-                self._drifted[late] = True
-            else:
-                found.add(namespace)
+                    same = self._has_same_grounds(round_, entries[position], managed, demands, plan)
+                if not same:
+                    found.add(namespace)
         self._moved = set()
         return found
 
-    def _row_of_figures(
+    def _has_same_grounds(
         self, round_: RoundContext, entry: QueueEntry, managed: ManagedNamespaces, demands: Mapping[str, NamespaceDemand], plan: RoundPlan
-    ) -> int | None:
-        """Return the queue's row if nothing but figures can have changed in its objects since the last look, otherwise None."""
+    ) -> bool:  # fmt: skip
+        """Return whether nothing but figures can have changed in the queue's objects since the last look."""
         row = round_.rows.get(entry.space) if entry.governs else None
-        if row is None or not self._patient[row] or entry.qualified_name in plan.elastic.queues:
-            return None
-        return row if self._grounds.get(entry.uid) == self._grounds_of(round_, entry, row, managed, demands[entry.space]) else None
+        if row is None or not self._turns.patient[row] or entry.qualified_name in plan.elastic.queues:
+            return False
+        return self._grounds.get(entry.uid) == self._grounds_of(round_, entry, row, managed, demands[entry.space])
 
     def _grounds_of(
         self, round_: RoundContext, entry: QueueEntry, row: int, managed: ManagedNamespaces, demanded: NamespaceDemand
     ) -> _Grounds:  # fmt: skip
-        snapshot = round_.snapshot
+        snapshot, forecast = round_.snapshot, self.forecasts.queues.get(entry.qualified_name)
         return _Grounds(
             entry.obj,
             [obstacle for item in managed.of([entry.space]) for obstacle in item.obstacles],
@@ -218,6 +210,7 @@ class StatusRounds:
             demanded.ports.taken,
             self._contained.problems.get(entry.space),
             bool(exceeds(whole_demand(demanded, snapshot, row), snapshot.usage[row]).any()),
+            forecast is not None and self._waits(forecast.uid, entry, demanded),
         )
 
     def _input(
@@ -247,8 +240,7 @@ class StatusRounds:
         usage, elastic = snapshot.usage[row], plan.elastic.queues.get(entry.qualified_name)
         demand = whole_demand(demanded, snapshot, row)
         forecast = self.forecasts.queues.get(entry.qualified_name)
-        waits = forecast is not None and grounds.waits and self._waits(forecast.uid, entry, demanded)
-        conditions = with_forecast(conditions, forecast, decision.window, waits=waits)
+        conditions = with_forecast(conditions, forecast, decision.window, waits=grounds.waits and grounds.foretold)
         allocated, used, waiting = largest_share(
             np.stack([decision.allocation, usage, np.maximum(demand - usage, 0.0)]), inverse_capacity(snapshot.live_capacity)
         ).tolist()
@@ -297,65 +289,6 @@ class StatusRounds:
         if self._candidates:
             self._turn = order[MOST_AT_ONCE - 1] + 1
         return [members[position] for position in sorted(order[:MOST_AT_ONCE])]
-
-    def _changed_rows(self, round_: RoundContext) -> list[int]:
-        """Return the rows whose decision or memory differs from the last look, and some others in turn."""
-        count = len(round_.rows)
-        changed: BoolArray = np.zeros(count, dtype=np.bool_)
-        result, columns = round_.result, round_.memory.columns
-        now: dict[str, np.ndarray] = {"allocation": result.allocation, "guaranteed": result.guaranteed, "level": result.level}
-        if result.small_level is not None:
-            now["small_level"] = result.small_level
-        if columns is not None:
-            now |= {name: getattr(columns, name) for name in _REMEMBERED}
-            now["room"] = self._room_is_free(round_, columns.declared.highest_rate)
-            self._drifted |= (columns.guarantee >= SOFT) & self._pace_changed(round_)  # moves Attainable, a forecast
-            if columns.refused:
-                changed[list(columns.refused)] = True
-        for name, array in now.items():
-            before = self._last.get(name)
-            if before is None or before.shape != array.shape:
-                changed[:] = True
-            elif before is not array:
-                differs = before != array
-                if array.dtype.kind == "f":
-                    differs &= ~(np.isnan(before) & np.isnan(array))
-                rows = differs if differs.ndim == 1 else differs.any(axis=1)
-                if name in _FIGURES:
-                    self._drifted |= rows & self._patient
-                    rows = rows & ~self._patient
-                changed |= rows
-        self._last = now
-        self._add_in_turn(changed, round_.now)
-        found: list[int] = np.flatnonzero(changed).tolist()
-        return found
-
-    def _add_in_turn(self, changed: BoolArray, now: float) -> None:
-        """Mark some of the rows with new figures and some others, those first that were looked at longest ago."""
-        elapsed = min(now - self._looked_at, SWEEP_SECONDS)
-        self._swept += len(changed) * elapsed / SWEEP_SECONDS
-        most = math.ceil(FIGURES_AHEAD * self.planner.figures_per_second * elapsed)
-        waiting = np.flatnonzero(self._drifted & ~changed)
-        changed[waiting[np.argsort(self._shown_at[waiting], kind="stable")[:most]]] = True
-        changed[np.argsort(self._shown_at, kind="stable")[: int(self._swept)]] = True
-        self._swept %= 1.0
-        self._drifted &= ~changed
-        self._shown_at[changed] = now
-
-    @staticmethod
-    def _room_is_free(round_: RoundContext, rate: FloatArray) -> BoolArray:
-        """Return (N,) whether each queue's burst, of (N, K) rates, has room in addition to the use of all others."""
-        snapshot = round_.snapshot
-        others = snapshot.usage.sum(axis=0) - snapshot.usage
-        free: BoolArray = np.all(others + rate <= snapshot.live_capacity * (1 + 1e-9), axis=1)
-        return free
-
-    def _pace_changed(self, round_: RoundContext) -> bool:
-        """Return whether pods are created and started visibly faster or slower than at the last look."""
-        pace = astuple(round_.view.pace.pace(round_.now))
-        steps = tuple(value if not isinstance(value, float) else round(2 * math.log2(max(value, 1e-6))) for value in pace)
-        changed, self._pace = steps != self._pace, steps
-        return changed
 
     def _attainable(
         self, round_: RoundContext, decision: QueueDecision, row: int, demand: NamespaceDemand

@@ -10,7 +10,7 @@ from typing import overload
 import numpy as np
 from typing_extensions import override
 
-from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
+from fairburst.policy.arrays import BoolArray, FloatArray, IntArray, ObjectArray
 from fairburst.policy.dress.values import DemandCategory, Job
 from fairburst.policy.errors import InvalidSnapshotError
 
@@ -40,7 +40,7 @@ class QueueNumbers:
 class JobColumns(Sequence[Job]):
     """n jobs in a fixed order, and what a round reads of them.
 
-    queue: (n,) the number of each job's queue in `numbers`.
+    name: (n,) the jobs' names. queue: (n,) the number of each job's queue in `numbers`.
     submitted: (n,) seconds since the epoch.
     request, wanted, used: (n, K), the request where a job has no other amount. `reports`: (n,) whether it says what it uses.
     small: (n,) whether its fixed category is small; `fixed`: (n,) whether it has one.
@@ -49,6 +49,7 @@ class JobColumns(Sequence[Job]):
 
     jobs: list[Job]
     numbers: QueueNumbers
+    name: ObjectArray
     queue: IntArray
     submitted: FloatArray
     request: FloatArray
@@ -74,15 +75,16 @@ class JobColumns(Sequence[Job]):
 
         Raises InvalidSnapshotError as `of` does.
         """
-        width, parts, at = self.request.shape[1], list[JobColumns](), 0
-        for start, stop, jobs in spans:
-            parts += [self.part(at, start), _read(jobs, width, self.numbers)]
-            at = stop
-        return joined(*parts, self.part(at, len(self)))
-
-    def part(self, start: int, stop: int) -> JobColumns:
-        """Return the jobs from `start` to before `stop`."""
-        return JobColumns(self.jobs[start:stop], self.numbers, *(getattr(self, name)[start:stop] for name in _ARRAYS))
+        fresh = _read([job for *_, jobs in spans for job in jobs], self.request.shape[1], self.numbers)
+        jobs, places, at, taken = list[Job](), list[IntArray](), 0, len(self)
+        for start, stop, new in spans:
+            jobs += self.jobs[at:start]
+            jobs += new
+            places += [np.arange(at, start), np.arange(taken, taken + len(new))]
+            at, taken = stop, taken + len(new)
+        jobs += self.jobs[at:]
+        order = np.concatenate([*places, np.arange(at, len(self))])
+        return JobColumns(jobs, self.numbers, *(np.concatenate([getattr(self, name), getattr(fresh, name)])[order] for name in _ARRAYS))
 
     def where(self, which: BoolArray) -> JobColumns:
         """Return the jobs of an (n,) mask."""
@@ -106,7 +108,7 @@ class JobColumns(Sequence[Job]):
         return iter(self.jobs)
 
 
-_ARRAYS = ("queue", "submitted", "request", "wanted", "used", "reports", "fixed", "small", "stands_for")
+_ARRAYS = ("name", "queue", "submitted", "request", "wanted", "used", "reports", "fixed", "small", "stands_for")
 
 
 def joined(*parts: JobColumns) -> JobColumns:
@@ -119,6 +121,7 @@ def _read(jobs: Sequence[Job], width: int, numbers: QueueNumbers) -> JobColumns:
     return JobColumns(
         list(jobs),
         numbers,
+        np.array([job.name for job in jobs], dtype=np.object_),
         numbers.of(jobs),
         np.array([job.submitted for job in jobs], dtype=np.float64),
         _stacked(jobs, [job.request for job in jobs], width),

@@ -98,14 +98,13 @@ class Work:
 
     @property
     def oldest_large(self) -> tuple[Job, FloatArray]:
-        """That job, the first by name of several, and its missing amounts. Few rounds read it: thousands may come in one second.
+        """That job, the first by name of several, and its missing amounts. Thousands may come in one second.
 
         Raises ValueError if there is none.
         """
         listed = self.large.listed
-        first = self.unstarted[listed.submitted[self.unstarted] == self.waiting_since].tolist()
-        names = [listed.jobs[at].name for at in first]
-        at = first[names.index(min(names))]
+        first = self.unstarted[listed.submitted[self.unstarted] == self.waiting_since]
+        at = int(first[listed.name[first].argmin()])
         return listed[at], self.large.missing[at]
 
     def has_waited(self, config: DressConfig, now: float) -> bool:
