@@ -13,14 +13,15 @@ from fairburst.kube.enforce.controller_resync import (
     MOST_AWAITED,
     SERVED_A_SECOND,
     STALLED_SECONDS,
+    UNREACHED_SECONDS,
     ResyncPlanner,
     Room,
 )
 from fairburst.kube.usage.demand import Owner
 
 
-def lacking(existing: int = 2, uid: str = "a") -> Owner:
-    return Owner("Job", "batch", uid, uid, wanted=5, existing=existing, requests={"cpu": 1.0})
+def lacking(existing: int = 2, uid: str = "a", *, reached: bool = True) -> Owner:
+    return Owner("Job", "batch", uid, uid, wanted=5, existing=existing, requests={"cpu": 1.0}, reached=reached)
 
 
 def quota(*owners: Owner, free: float, cause: object = 0) -> list[Room]:
@@ -193,6 +194,28 @@ def test_many_controllers_that_were_not_refused_are_left_alone_as_long_as_their_
     patient = GRACE_SECONDS + (len(owners) - MOST_AWAITED) / SERVED_A_SECOND
     assert plan(planner, room, patient - 1.0)[0] == []
     assert len(plan(planner, room, patient + 1.0)[0]) == MOST_AWAITED
+
+
+def test_a_job_that_its_controller_has_not_reached_is_left_alone_and_has_its_grace_from_then_on() -> None:
+    planner, new = ResyncPlanner(), lacking(0, reached=False)
+    assert plan(planner, quota(new, free=1.0), 0.0) == ([], UNREACHED_SECONDS)
+    for now in range(1, 50):
+        assert plan(planner, quota(new, free=float(now % 3), cause=now), float(now))[0] == []
+    assert planner.refused == 0, "no quota has refused it"
+    assert plan(planner, quota(lacking(0), free=1.0), 50.0) == ([], 50.0 + GRACE_SECONDS)
+    assert len(plan(planner, quota(lacking(0), free=1.0), 50.0 + GRACE_SECONDS)[0]) == 1
+
+
+def test_a_job_that_is_not_reached_yet_keeps_no_room_from_one_that_was_refused() -> None:
+    planner, new, old = ResyncPlanner(), lacking(0, "a", reached=False), lacking(2, "b")
+    plan(planner, quota(new, old, free=0.0), 0.0)
+    assert plan(planner, quota(new, old, free=1.0, cause=1), 20.0)[0] == [old]
+
+
+def test_one_that_seems_never_to_be_reached_is_woken_after_a_minute() -> None:
+    planner, new = ResyncPlanner(), lacking(0, reached=False)
+    plan(planner, quota(new, free=1.0), 0.0)
+    assert plan(planner, quota(new, free=1.0), UNREACHED_SECONDS)[0] == [new]
 
 
 def test_those_that_were_refused_are_woken_however_many_lack_pods() -> None:

@@ -227,6 +227,11 @@ def test_a_pod_being_deleted_no_longer_counts_as_one_of_the_jobs() -> None:
     assert result.demand["cpu"] == 4.0, "three to come, and one that still takes its place"
 
 
+def test_a_job_is_reached_once_its_controller_has_noted_its_start() -> None:
+    new, old = job("batch", "new", 3, status={"startTime": None}), job("batch", "old", 3)
+    assert [(owner.name, owner.reached) for owner in demand(new, old).lacking] == [("new", False), ("old", True)]
+
+
 def test_a_deployment_wants_through_its_replica_sets() -> None:
     old = replicated(ReplicaSet, "batch", "old", 1, owner=("Deployment", "web"))
     new = replicated(ReplicaSet, "batch", "new", 3, owner=("Deployment", "web"))

@@ -60,11 +60,12 @@ def pod(
 def job(
     namespace: str, name: str, parallelism: int | None = 1, *containers: JsonObject, status: JsonObject | None = None, **spec: Any
 ) -> Job:
-    """A Job with uid `name`; further keywords go into its spec."""
+    """A Job with uid `name` that the Job controller has processed, unless it is suspended; further keywords go into its spec."""
+    started = {} if spec.get("suspend") else {"startTime": "2026-01-01T00:00:00Z"}
     body = {
         "metadata": {"namespace": namespace, "name": name, "uid": name},
         "spec": {"template": {"spec": pod_spec(*containers)}, **spec} | ({} if parallelism is None else {"parallelism": parallelism}),
-        "status": status or {},
+        "status": started | (status or {}),
     }
     return msgspec.convert(body, Job)
 

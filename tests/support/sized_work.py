@@ -20,7 +20,8 @@ def sized_job(namespace: str, name: str, pods: int, size: str | None, queue: str
     labels = ({SIZE_LABEL: size} if size else {}) | ({QUEUE_LABEL: queue} if queue else {})
     template = {"metadata": {"labels": labels} if labels else {}, "spec": pod_spec()}
     metadata = {"namespace": namespace, "name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
-    return msgspec.convert({"metadata": metadata, "spec": {"parallelism": pods, "template": template, **spec}}, Job)
+    body = {"metadata": metadata, "spec": {"parallelism": pods, "template": template, **spec}}
+    return msgspec.convert(body | {"status": {"startTime": "2026-01-01T00:00:00Z"}}, Job)
 
 
 def sized_pod(namespace: str, number: int, owner: str, size: str, *, running: bool = True, started: int = 0, **metadata: Any) -> Pod:

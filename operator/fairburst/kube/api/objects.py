@@ -335,8 +335,9 @@ class UncountedPods(Struct):
 
 
 class JobStatus(Struct):
-    """batch/v1 JobStatus."""
+    """batch/v1 JobStatus. `start_time`: when the Job controller first processed the Job; None while it is suspended."""
 
+    start_time: str | None = None
     succeeded: int = 0
     failed: int = 0
     failed_indexes: str | None = None

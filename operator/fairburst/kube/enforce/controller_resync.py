@@ -1,10 +1,11 @@
 """Resync controllers that a quota has blocked. A Job that a quota refused retries only after 1 to 60 s, a ReplicaSet after up to 1,000 s.
 
 Any change of an object makes its controller try again within a second, so a controller that lacks pods although its quota has room gets
-an annotation, once. A controller that has never been refused may still be in its workers' queue: the more controllers lack pods, the
-longer it is left alone. A further annotation follows when its quota has changed, and ever more rarely if that does not help. While its
-quota stays the same, the API server would mostly refuse its pods again. The next annotation then follows only after `FIRST_RETRY_SECONDS`
-and ever longer times, in case the API server's own view of the quota was behind.
+an annotation, once. A Job that has not been processed yet is still in its workers' queue and is left alone. The objects of other kinds do
+not show that: one that was never refused is left alone the longer, the more controllers lack pods. A further annotation follows when its
+quota has changed, and ever more rarely if that does not help. While its quota stays the same, the API server would mostly refuse its pods
+again. The next annotation then follows only after `FIRST_RETRY_SECONDS` and ever longer times, in case the API server's own view of the
+quota was behind.
 
 A controller that creates no pod although its quota has room and it was resynced several times is stalled: it waits after failures of its
 pods, up to ten minutes, or the API server refuses them for another reason than a quota. It is stalled until its number of pods changes.
@@ -21,6 +22,7 @@ from fairburst.kube.usage.demand import Owner
 RESYNC_ANNOTATION = "fairburst.dev/resynced-at"
 GRACE_SECONDS = 3.0  # a controller tries again within a second of the end of one of its pods; on a busy cluster later
 SERVED_A_SECOND = 20.0  # controllers that have not been reached yet wait in their workers' queue; a resync lengthens it
+UNREACHED_SECONDS = 60.0  # after which one that seems not to have been processed yet is treated like the others
 FIRST_REPEAT_SECONDS = 2.0
 LAST_REPEAT_SECONDS = 60.0
 FIRST_RETRY_SECONDS = 10.0  # for the same cause
@@ -38,6 +40,7 @@ class _Blocked:
     quota has changed and while it is the same."""
 
     existing: int
+    reached: bool
     since: float
     next_resync: float
     repeat: float
@@ -167,6 +170,9 @@ class ResyncPlanner:
         free = dict(room.free)
         for owner in sorted(room.lacking, key=lambda owner: (blocked[owner.uid].resynced_at, owner.uid)):
             state = blocked[owner.uid]
+            if not owner.reached and now < state.since + UNREACHED_SECONDS:
+                due = min(due, state.since + UNREACHED_SECONDS)
+                continue
             if not _take(free, owner):  # resync it at once when its quota grows, unless it was refused just now
                 self.refused += not state.refused
                 state.refused, state.fruitless = True, 0
@@ -195,10 +201,12 @@ class ResyncPlanner:
         state.fruitless += 1
 
     def _seen(self, known: _Blocked | None, owner: Owner, now: float) -> _Blocked:
-        """Return the controller's state, as if it had begun to lack pods now if its pods have changed."""
-        state = known or _Blocked(owner.existing, now, now + GRACE_SECONDS, FIRST_REPEAT_SECONDS)
-        if owner.existing != state.existing:  # its own pods' events make it try again within a second
+        """Return the controller's state, as if it had begun to lack pods now if its pods have changed or it has just been processed."""
+        state = known or _Blocked(owner.existing, owner.reached, now, now + GRACE_SECONDS, FIRST_REPEAT_SECONDS)
+        # the events of its own pods make it try again within a second
+        if owner.existing != state.existing or (owner.reached and not state.reached):
             self._awaited.pop(owner.uid, None)
+            state.reached = owner.reached
             state.existing, state.since, state.resynced_at = owner.existing, now, -math.inf
             state.resynced_for, state.refused = None, False
             state.fruitless, state.stalled = 0, False

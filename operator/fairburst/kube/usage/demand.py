@@ -26,7 +26,7 @@ from fairburst.kube.usage.port_demand import ANYWHERE, NO_NODES, NodesFor, PortD
 from fairburst.kube.usage.start_order import HeldJob, OrderedJobs
 from fairburst.kube.usage.stuck_pods import StuckPods
 from fairburst.kube.workloads.job import is_held
-from fairburst.kube.workloads.kind import Controllers, Suspendable
+from fairburst.kube.workloads.kind import Controllers, Suspendable, WorkloadKind
 from fairburst.kube.workloads.registry import KINDS
 from fairburst.policy.attainability import PortLimit
 
@@ -37,7 +37,8 @@ GROWTH_FRACTION = 0.10  # step of unannounced work above what exists; at least o
 class Owner:
     """A controller that creates pods and is retried by its own back-off when a quota refuses one.
 
-    `wanted` pods in all, `existing` not ended; `requests` of one pod in resource units.
+    `wanted` pods in all, `existing` not ended; `requests` of one pod in resource units. `reached`: whether it has been processed yet. If
+    not, no quota has refused its pods: it is in the queue of its kind's workers.
     """
 
     kind: str
@@ -47,6 +48,7 @@ class Owner:
     wanted: int
     existing: int
     requests: Mapping[str, float]
+    reached: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +225,9 @@ def _demanded(result: NamespaceDemand, desired: DesiredPods, elastic: Mapping[st
     return pods
 
 
-def _desired_pods(former: DesiredPods | None, kind: str, controller: Any, stored: OwnerUsage, wanted: int, equal: EqualPods) -> DesiredPods:
+def _desired_pods(
+    former: DesiredPods | None, kind: WorkloadKind, controller: Any, stored: OwnerUsage, wanted: int, equal: EqualPods
+) -> DesiredPods:
     """Return the pods that a controller wants, with the requests of its newest pod, or of its template while it has none: `former` if
     nothing has changed."""
     if former is not None and former.controller is controller and former.usage is stored and former.owner.wanted == wanted:
@@ -234,7 +238,8 @@ def _desired_pods(former: DesiredPods | None, kind: str, controller: Any, stored
     if not requests:
         (requests, uncounted), ports = equal.requests_of(template), host_ports(template.spec)
     existing = stored.active - stored.terminating
-    owner = Owner(kind, metadata.namespace, metadata.name, metadata.uid, wanted, existing, requests)
+    reached = kind.reached(controller)
+    owner = Owner(kind.name, metadata.namespace, metadata.name, metadata.uid, wanted, existing, requests, reached)
     lacks = _lacks_requests(stored.newest_requests, template, equal.resources)
     return DesiredPods(owner, controller, stored, lacks, uncounted, ports)
 
@@ -254,7 +259,7 @@ def _creating_pods(
                 stored = owner_usage(uid)
                 wanted = kind.wanted(controller, stored)
                 held = kind.suspends and is_held(controller)
-                yield held, _desired_pods(known.get(uid), kind.name, controller, stored, wanted, equal)
+                yield held, _desired_pods(known.get(uid), kind, controller, stored, wanted, equal)
 
 
 def _add_to_come(

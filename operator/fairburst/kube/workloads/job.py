@@ -66,4 +66,12 @@ def pods_wanted(job: Job, pods: CountedPods) -> int:
     return bounded_count(int(min(pods_at_once(job.spec), completions_left(job, pods))))
 
 
-KIND = WorkloadKind("Job", "batch", "v1", "jobs", Job, suspends=True, creates_pods=True, wanting=_creating_pods, wanted=pods_wanted)
+def is_reached(job: Job) -> bool:
+    """Return whether the Job controller has processed the Job. It notes the start as it does, whether or not a quota refused its pods."""
+    return job.status.start_time is not None
+
+
+KIND = WorkloadKind(
+    "Job", "batch", "v1", "jobs", Job,
+    suspends=True, creates_pods=True, wanting=_creating_pods, wanted=pods_wanted, reached=is_reached,
+)  # fmt: skip

@@ -82,7 +82,8 @@ class WorkloadKind:
     pods that a quota refused, and a patch starts a held one. suspends: whether Suspend mode holds it, by spec.suspend.
     creates_pods: whether pods name it as their controller. wanting: the objects that want pods of their own (for a Deployment those
     without a ReplicaSet). wanted: how many pods such an object wants at once. to_come: pods that an object will create through other
-    objects and that these do not announce yet; `held` says whether it is suspended until we start it.
+    objects and that these do not announce yet; `held` says whether it is suspended until we start it. reached: whether its controller has
+    processed an object yet, for a kind whose objects show that.
     """
 
     name: str
@@ -97,6 +98,7 @@ class WorkloadKind:
     wanting: Callable[[Controllers], Iterable[Any]] | None = None
     wanted: Callable[[Any, CountedPods], int] | None = None
     to_come: Callable[[Any, Controllers, bool], Iterable[PodsToCome]] | None = None
+    reached: Callable[[Any], bool] = lambda _: True
 
     @property
     def api_version(self) -> str:
