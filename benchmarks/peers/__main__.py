@@ -22,8 +22,8 @@ from fairburst.sim.errors import TraceError
 SHOWN = ("bound", "done", "hits", "fairness_error", "use", "lost_seconds", "bound_per_second", "makespan", "small_job", "requests_per_pod")
 
 # The main contenders and scenarios leave out those that differ little from the others: all of them would take days.
-MAIN = ["bare", "priority", "kueue", "kueue-reserved", "fairburst-quota", "fairburst-suspend"]
-MAIN += ["priority-preempts", "kueue-preempts", "kueue-reserved-preempts", "fairburst-quota-reclaim"]
+MAIN = ["bare", "priority", "kueue", "kueue-reserved", "yunikorn", "yunikorn-reserved", "fairburst-quota", "fairburst-suspend"]
+MAIN += ["priority-preempts", "kueue-preempts", "kueue-reserved-preempts", "yunikorn-reserved-preempts", "fairburst-quota-reclaim"]
 WHOLE = [name for name in SCENARIOS if name not in {"s10-4", "s12-4"}]
 
 

@@ -12,11 +12,13 @@ from e2e.cluster.errors import ClusterError, nearest
 from e2e.cluster.versions import Tool
 
 KUEUE_VERSION = "0.19.2"
+YUNIKORN_VERSION = "1.9.0"
 MODULES = Path(__file__).parent / "modules"
 _KUEUE = "sigs.k8s.io/kueue/pkg/version.GitVersion"
 
 TOOLS = {
     "kueue": (Tool("kueue", f"kueue-{KUEUE_VERSION}", "sigs.k8s.io/kueue/cmd/kueue", f"-s -w -X {_KUEUE}=v{KUEUE_VERSION}", 300, MODULES),),
+    "yunikorn": (Tool("shim", f"yunikorn-{YUNIKORN_VERSION}", "github.com/apache/yunikorn-k8shim/pkg/cmd/shim", "-s -w", 300, MODULES),),
 }
 
 

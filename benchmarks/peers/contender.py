@@ -75,3 +75,14 @@ async def in_groups(actions: Sequence[Awaitable[Any]], size: int = 32) -> None:
     """Await all of them, `size` at a time."""
     for start in range(0, len(actions), size):
         await asyncio.gather(*actions[start : start + size])
+
+
+def entitled_places(scenario: Scenario, *, reserves: bool) -> dict[str, int]:
+    """Return the places of each queue for contenders that guarantee some at every moment; together the whole cluster.
+
+    reserves: a burst queue has its declared burst, and the others divide the rest; otherwise all have equal parts.
+    """
+    reserved = {queue.name: queue.promise.pods for queue in scenario.queues if reserves and queue.promise is not None}
+    rest = [queue.name for queue in scenario.queues if queue.name not in reserved]
+    left = max(0, scenario.places - sum(reserved.values()))
+    return reserved | {name: left // len(rest) + (number < left % len(rest)) for number, name in enumerate(rest)}

@@ -82,6 +82,8 @@ def test_who_evicts_meets_only_those_who_evict() -> None:
         "priority-preempts",
         "kueue-preempts",
         "kueue-reserved-preempts",
+        "yunikorn-preempts",
+        "yunikorn-reserved-preempts",
         *(f"fairburst-{mode}-reclaim" for mode in ("quota", "gate", "suspend")),
     }
     assert players_of("s9e-4") == expected

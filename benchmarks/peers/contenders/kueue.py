@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import http.client
 import json
-import signal
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -20,11 +17,11 @@ import yaml
 from typing_extensions import override
 
 from benchmarks.peers.binaries import KUEUE_VERSION, build, module_source
-from benchmarks.peers.contender import CLIENT_BURST, CLIENT_QPS, Contender, JsonObject, PeerError, Site, in_groups
-from benchmarks.peers.scenarios import Queue, Scenario
+from benchmarks.peers.contender import CLIENT_BURST, CLIENT_QPS, JsonObject, PeerError, Site, entitled_places, in_groups
+from benchmarks.peers.process import READY_SECONDS, ControlledContender, Controller, answers
+from benchmarks.peers.scenarios import Queue
 from e2e.certificates import write_self_signed
 from e2e.cluster import Cluster
-from e2e.cluster.build import last_lines
 from e2e.harness import free_port
 
 NAMESPACE, ACCOUNT = "kueue-system", "kueue-controller-manager"
@@ -32,11 +29,10 @@ API = "/apis/kueue.x-k8s.io/v1beta2"
 LABEL = "kueue.x-k8s.io/queue-name"
 KINDS = ("Job", "ClusterQueue", "Cohort", "ResourceFlavor", "Workload")  # whose webhooks are installed
 LEFT_OUT = {"Deployment", "Service", "APIService", "ConfigMap"}
-READY_SECONDS = 90.0
 WHOLE = "shared"
 
 
-class Kueue(Contender):
+class Kueue(ControlledContender):
     """Kueue in one configuration.
 
     preempts: reclaim within the cohort by fair sharing. reserves: a burst queue's nominal quota is its declared burst, batch queues divide
@@ -49,20 +45,18 @@ class Kueue(Contender):
     def __init__(
         self, name: str, about: str, *, preempts: bool = False, reserves: bool = False, usage: bool = False, rate: int = CLIENT_QPS
     ) -> None:
+        super().__init__()
         self.name, self.about = name, f"Kueue, {about}"
         self.evicts, self._reserves, self._usage, self._rate = preempts, reserves, usage, rate
-        self._command: list[str] = []
-        self._log: Path | None = None
         self._health = 0
-        self._process: subprocess.Popen[bytes] | None = None
 
     @override
     async def start(self, site: Site) -> None:
-        await asyncio.to_thread(self._install, site)
-        await asyncio.to_thread(self._run)
+        await super().start(site)
         await self._declare(site)
 
-    def _install(self, site: Site) -> None:
+    @override
+    def install(self, site: Site) -> Controller:
         binary, source = build("kueue")["kueue"], module_source("kueue")
         rendered = site.cluster.kubectl("kustomize", str(source / "config" / "default"))
         port, self._health = free_port(), free_port()
@@ -78,8 +72,8 @@ class Kueue(Contender):
         kubeconfig["users"][0]["user"] = {"token": token}
         (site.folder / "kueue.kubeconfig").write_text(yaml.safe_dump(kubeconfig))
         (site.folder / "kueue.yaml").write_text(yaml.safe_dump(self._configuration(port, certificates)))
-        self._command = [str(binary), f"--config={site.folder / 'kueue.yaml'}", f"--kubeconfig={site.folder / 'kueue.kubeconfig'}"]
-        self._log = site.folder / "kueue.log"
+        command = [str(binary), f"--config={site.folder / 'kueue.yaml'}", f"--kubeconfig={site.folder / 'kueue.kubeconfig'}"]
+        return Controller("kueue", command, site.folder / "kueue.log", lambda: answers(self._health, "/readyz") is not None)
 
     def _configuration(self, port: int, certificates: Path) -> JsonObject:
         config: JsonObject = {
@@ -102,32 +96,11 @@ class Kueue(Contender):
             config["fairSharing"] = {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]}
         return config
 
-    def _run(self) -> None:
-        if self._log is None:
-            raise PeerError("Kueue is not installed")
-        with self._log.open("ab") as output:
-            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
-        deadline = time.monotonic() + READY_SECONDS
-        while not self._ready():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise PeerError(f"Kueue is not ready. Its last lines:\n{last_lines(self._log)}")
-            time.sleep(0.1)
-
-    def _ready(self) -> bool:
-        connection = http.client.HTTPConnection("127.0.0.1", self._health, timeout=5)
-        try:
-            connection.request("GET", "/readyz")
-            return connection.getresponse().status == 200
-        except OSError:
-            return False
-        finally:
-            connection.close()
-
     async def _declare(self, site: Site) -> None:
         # The probe succeeds before the webhook serves, so the first requests may fail.
         flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "all"}}
         await _retried(lambda: site.client.create(f"{API}/resourceflavors", flavor))
-        nominal = self._nominal(site.scenario)
+        nominal = entitled_places(site.scenario, reserves=self._reserves)
         wanted = {WHOLE: site.scenario.places} if self._usage else nominal
         await in_groups([site.client.create(f"{API}/clusterqueues", self._cluster_queue(name, wanted[name])) for name in wanted])
         await in_groups([site.client.create(*self._local_queue(queue)) for queue in site.scenario.queues])
@@ -143,16 +116,6 @@ class Kueue(Contender):
             if time.monotonic() > deadline:
                 raise PeerError(f"{active} of {len(site.scenario.queues)} LocalQueues are active after {READY_SECONDS:g} s")
             await asyncio.sleep(0.2)
-
-    def _nominal(self, scenario: Scenario) -> dict[str, int]:
-        """Return the nominal quota of each queue, in places; together the whole cluster."""
-        reserved: dict[str, int] = {}
-        if self._reserves:
-            reserved = {queue.name: queue.promise.pods for queue in scenario.queues if queue.promise is not None}
-        rest = [queue.name for queue in scenario.queues if queue.name not in reserved]
-        left = max(0, scenario.places - sum(reserved.values()))
-        parts = {name: left // len(rest) + (number < left % len(rest)) for number, name in enumerate(rest)}
-        return reserved | parts
 
     def _cluster_queue(self, name: str, places: int) -> JsonObject:
         quotas = [{"name": "cpu", "nominalQuota": str(places)}, {"name": "memory", "nominalQuota": f"{places}Gi"}]
@@ -178,29 +141,6 @@ class Kueue(Contender):
         job["metadata"]["labels"][LABEL] = "queue"
         job["spec"]["suspend"] = True  # as its documentation submits Jobs
         return job
-
-    @override
-    def processes(self) -> dict[str, int]:
-        return {"kueue": self._process.pid} if self._process is not None and self._process.poll() is None else {}
-
-    @override
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-
-    @override
-    async def revive(self) -> None:
-        await asyncio.to_thread(self._run)
-
-    @override
-    def stop(self) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-            try:
-                self._process.wait(10)
-            except subprocess.TimeoutExpired:
-                self.kill()
 
 
 def _apply(cluster: Cluster, manifests: list[JsonObject]) -> None:
