@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 
 from fairburst.kube.rounds import statuses
 from fairburst.kube.rounds.status_turns import FIGURES_AHEAD, SWEEP_SECONDS
 from fairburst.kube.views.status_plan import FIGURES_PER_SECOND
 from tests.support.busy_queues import batch
-from tests.support.objects import World, job, pod
+from tests.support.objects import JsonObject, World, job, pod
 
 TEAMS = [f"team-{number:03}" for number in range(120)]
 # A second: those with new figures, those whose write was deferred, and those that are looked at whatever has changed.
@@ -68,18 +71,26 @@ def test_a_queue_is_looked_at_when_the_last_of_its_work_has_started(world: World
     assert "team-017" in looked_at(world)
 
 
-@pytest.mark.parametrize(("arrived", "again"), [(True, False), (False, True)])
-def test_a_queue_whose_status_was_written_is_looked_at_again_only_if_the_status_may_not_have_arrived(
-    world: World, arrived: bool, again: bool
-) -> None:  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "again"),
+    [
+        pytest.param(lambda queue: queue, False, id="it arrived"),
+        pytest.param(lambda _: None, True, id="it may not have"),
+        pytest.param(
+            lambda queue: {**queue, "metadata": {**queue["metadata"], "generation": 2}}, True, id="the queue was edited meanwhile"
+        ),
+    ],
+)
+def test_a_queue_whose_status_was_written_is_looked_at_again_only_if_something_may_be_new(
+    world: World, answer: Callable[[JsonObject], JsonObject | None], again: bool
+) -> None:
     world.controller("Job", None, job("team-007", "huge", 1000))
     world.after(1.0)
     plan = world.plan()
     written = {write.entry.namespace: write for write in plan.statuses}
-    world.take(plan)
-    if not arrived:
-        world.engine.status_written(written["team-007"], world.now)
-    seen = set[str]()
-    for _ in range(3):
-        seen.update(looked_at(world))
+    world.take(replace(plan, statuses=[write for name, write in written.items() if name != "team-007"]))
+    key = written["team-007"].entry.key
+    world.queues[key] = {**world.queues[key], "status": written["team-007"].status}
+    world.engine.status_written(written["team-007"], world.now, 0.0, answer(world.queues[key]))
+    seen = {team for _ in range(3) for team in looked_at(world)}
     assert ("team-007" in seen) is again

@@ -105,9 +105,9 @@ class StatusRounds:
         checks whether the status arrived.
         """
         self.planner.written(write, now, took_seconds)
-        uid = write.entry.uid
-        if stored is not None and uid in self._grounds:
-            self._grounds[uid] = self._grounds[uid]._replace(obj=stored)
+        grounds = self._grounds.get(write.entry.uid)
+        if stored is not None and grounds is not None and _but_status(stored) == _but_status(grounds.obj):
+            self._grounds[write.entry.uid] = grounds._replace(obj=stored)
         else:
             self.look_again(write.entry.namespace, now)
 
@@ -331,3 +331,9 @@ class StatusRounds:
                 demand = burst_rate(burst, round_.snapshot.resources) * burst.deadline_seconds
                 most = float(np.max(demand[counted] / committed[counted], initial=0.0))
                 self._bursts.ended(what.queue, remembered.delivered(round_.wall), most)
+
+
+def _but_status(obj: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a queue object a write of its status leaves as it is."""
+    metadata = {name: value for name, value in obj["metadata"].items() if name != "resourceVersion"}
+    return {**obj, "metadata": metadata, "status": None}
