@@ -135,7 +135,13 @@ class Objects:
         return named
 
 
-@functools.cache
 def objects_of(kubeconfig: Path) -> Objects:
-    """Return the objects of a kubeconfig's cluster, with the connections of earlier calls."""
+    """Return the objects of a kubeconfig's cluster, with the connections of earlier calls, unless the file has changed: a cluster that is
+    started again has another port.
+    """
+    return _objects_of(kubeconfig, kubeconfig.read_text())
+
+
+@functools.lru_cache(maxsize=16)
+def _objects_of(kubeconfig: Path, _content: str) -> Objects:
     return Objects(kubeconfig)
