@@ -75,6 +75,20 @@ def test_a_job_whose_pods_are_refused_is_told_once_it_has_waited() -> None:
     assert not told.events.pending
 
 
+def test_a_job_that_its_controller_has_not_come_to_yet_is_told_nothing_of_the_queue() -> None:
+    """It has no pods for a cause that the queue does not have, and thousands may come at once."""
+    told = Told("Quota")
+    new, processed = job("batch", "train", 60, status={"startTime": None}), job("batch", "train", 60)
+    told.world.queue(TQ, "other")
+    told.world.controller("Job", None, job("other", "theirs", 60))
+    told.world.controller("Job", None, new)
+    told.look()
+    assert [one.involved["name"] for one in told.after(WAITED_SECONDS) + told.after(60.0)] == ["theirs"]
+    told.world.controller("Job", new, processed)
+    assert told.look() == []
+    assert [one.involved["name"] for one in told.after(WAITED_SECONDS)] == ["train"]
+
+
 def test_a_job_that_creates_no_pods_although_there_is_room_is_warned_and_gets_no_forecast() -> None:
     told = Told("Quota")
     work(told, "train", 60)

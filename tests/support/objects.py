@@ -255,12 +255,13 @@ class World:
             self.engine.status_written(status, self.now, 0.0, self.queues[status.entry.key])
 
     def _start(self, start: JobStart) -> None:
-        """Start a held Job or JobSet as the API server does: a start for another version is refused."""
+        """Start a held Job or JobSet as the API server does (a start for another version is refused), and as its controller notes it."""
         workloads = self.view.controllers.workloads(start.namespace)
         of_kind: Iterable[Job | JobSet] = workloads.of(start.kind)
         old = next(one for one in of_kind if one.metadata.name == start.name)
         if old.metadata.resource_version == start.resource_version:
-            new = msgspec.convert(merge_patch(msgspec.to_builtins(old), start.patch(self.wall)), type(old))
+            noted = {"status": {"startTime": "2026-01-01T00:00:00Z"}} if isinstance(old, Job) else {}
+            new = msgspec.convert(merge_patch(msgspec.to_builtins(old), {**start.patch(self.wall), **noted}), type(old))
             self.controller(start.kind, old, new)
 
     def _take_quota(self, write: Any) -> None:

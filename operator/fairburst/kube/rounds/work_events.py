@@ -217,6 +217,8 @@ class _QueueSentence:
         too_large = oversize(one.name, one.need, self._resources, self._level)
         if too_large is not None:
             return LARGER_THAN_LEVEL, too_large.resource
+        if isinstance(one.of, Owner) and not one.of.reached:  # it waits for its controller, and not in its queue
+            return NOTHING_WAITS, ""
         return cause(self._decision, self._demand, self._usage, self._resources)
 
     def _refused_for(self, one: WaitingObject) -> str:
