@@ -217,16 +217,16 @@ class _QueueSentence:
         too_large = oversize(one.name, one.need, self._resources, self._level)
         if too_large is not None:
             return LARGER_THAN_LEVEL, too_large.resource
-        if isinstance(one.of, Owner) and not one.of.reached:  # it waits for its controller, and not in its queue
-            return NOTHING_WAITS, ""
         return cause(self._decision, self._demand, self._usage, self._resources)
 
     def _refused_for(self, one: WaitingObject) -> str:
-        """Return why no pods come whatever the object's queue gets: they are refused, or its controller creates none."""
+        """Return why no pods come whatever the object's queue gets: they are refused, or its controller creates none or has yet to begin."""
         if f"{one.kind} {one.name}" in self._refused:
             return PODS_WITHOUT_REQUESTS
         if self._lacks_class and isinstance(one.of, Owner):
             return PRIORITY_CLASS_MISSING
+        if isinstance(one.of, Owner) and not one.of.reached:
+            return NOTHING_WAITS
         return CREATES_NO_PODS if one.uid in self._stalled else ""
 
     def event(self, one: WaitingObject, place: int, count: int, *, ordered: bool, start: StartForecast | None, wall: float) -> WorkEvent:
