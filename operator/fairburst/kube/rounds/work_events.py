@@ -220,7 +220,7 @@ class _QueueSentence:
         return cause(self._decision, self._demand, self._usage, self._resources)
 
     def _refused_for(self, one: WaitingObject) -> str:
-        """Return why no pods come whatever the object's queue gets: they are refused, or its controller creates none or has yet to begin."""
+        """Return why no pods come whatever its queue gets: they are refused, or its controller creates none or has yet to begin."""
         if f"{one.kind} {one.name}" in self._refused:
             return PODS_WITHOUT_REQUESTS
         if self._lacks_class and isinstance(one.of, Owner):
