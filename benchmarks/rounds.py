@@ -25,6 +25,7 @@ from fairburst.kube.views.status_plan import merge_difference
 WALL = 1_767_225_600.0
 CORES_PER_NODE = 64
 ROUND_SECONDS = 0.05  # between two rounds that follow events
+PROCESSED = {"startTime": "2026-01-01T00:00:00Z"}  # by the Job controller
 WORK = {"containers": [{"name": "work", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]}
 
 
@@ -67,6 +68,7 @@ class Pool:
         job = {
             "metadata": {"namespace": name, "name": "work", "uid": f"job-{name}"},
             "spec": {"parallelism": pods + 1, "template": {"spec": WORK}},
+            "status": PROCESSED,
         }
         self.view.controllers.update("Job", None, msgspec.convert(job, Job))
         for _ in range(pods):
@@ -76,7 +78,7 @@ class Pool:
         """Create Jobs of one pod in a namespace, and run the pod of every second one."""
         for number in range(count):
             metadata = {"namespace": namespace, "name": f"job-{number}", "uid": f"{namespace}/{number}"}
-            job = {"metadata": metadata, "spec": {"parallelism": 1, "template": {"spec": WORK}}}
+            job = {"metadata": metadata, "spec": {"parallelism": 1, "template": {"spec": WORK}}, "status": PROCESSED}
             self.view.controllers.update("Job", None, msgspec.convert(job, Job))
             if number % 2:
                 self.start_pod(namespace, f"{namespace}/{number}")
