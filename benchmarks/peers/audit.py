@@ -160,28 +160,27 @@ class AuditLog:
         self._offset = 0
 
     def skip(self) -> None:
-        """Ignore all present events."""
-        self._offset = end(self.path)
+        """Ignore all present events. The API server may have written a part of the next one, which is not ignored."""
+        with self.path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - LONGEST_LINE))
+            last = file.read()
+        self._offset = size - len(last) + last.rfind(b"\n") + 1
 
-    def read(self) -> Record:
-        """Add the events since the last call, and return the record. An unfinished last line waits for the next call."""
+    def new_events(self) -> Iterator[Event]:
+        """Return the events since the last call. An unfinished last line waits for the next one."""
         with self.path.open("rb") as file:
             file.seek(self._offset)
             text = file.read()
         whole = text[: text.rfind(b"\n") + 1]
         self._offset += len(whole)
-        for event in events(whole.splitlines()):
+        return events(whole.splitlines())
+
+    def read(self) -> Record:
+        """Add the events since the last call, and return the record."""
+        for event in self.new_events():
             self.record.see(event)
         return self.record
-
-
-def end(log: Path) -> int:
-    """Return the position after the log's last whole line. The API server may have written a part of the next one."""
-    with log.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - LONGEST_LINE))
-        last = file.read()
-    return size - len(last) + last.rfind(b"\n") + 1
 
 
 _event = msgspec.json.Decoder(Event)

@@ -10,16 +10,29 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from typing_extensions import override
 
-from benchmarks.peers.contender import Contender, PeerError, Site
+from benchmarks.peers.contender import Contender, PeerError
 from e2e.cluster.build import last_lines
 
 READY_SECONDS = 90.0
 
 
-class Controller:
+class Controller(Protocol):
+    """The process of a contender's controller. OperatorProcess is one too."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def running(self) -> bool: ...
+    def start(self) -> None: ...
+    def kill(self) -> None: ...
+    def stop(self) -> object: ...
+
+
+class LoggedProcess:
     """A process with its output in a file. `ready`: whether it serves."""
 
     def __init__(
@@ -42,9 +55,14 @@ class Controller:
             time.sleep(0.1)
 
     @property
-    def pids(self) -> dict[str, int]:
-        """Return its process id by its name; empty if it does not run."""
-        return {self.name: self._process.pid} if self._process is not None and self._process.poll() is None else {}
+    def pid(self) -> int:
+        if self._process is None:
+            raise PeerError(f"{self.name} has not been started")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
         """Kill it at once."""
@@ -54,7 +72,7 @@ class Controller:
 
     def stop(self) -> None:
         """End it, if it runs."""
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None and self.running:
             self._process.send_signal(signal.SIGTERM)
             try:
                 self._process.wait(10)
@@ -63,23 +81,16 @@ class Controller:
 
 
 class ControlledContender(Contender):
-    """A contender with one such process. Its subclass installs it."""
+    """A contender with one such process, which its subclass starts. `process`: its name in the figures."""
+
+    process = ""
 
     def __init__(self) -> None:
         self._controller: Controller | None = None
 
-    def install(self, site: Site) -> Controller:
-        """Install it in the cluster, and return its process, which is not started yet."""
-        raise NotImplementedError
-
-    @override
-    async def start(self, site: Site) -> None:
-        self._controller = await asyncio.to_thread(self.install, site)
-        await self.revive()
-
     @override
     def processes(self) -> dict[str, int]:
-        return {} if self._controller is None else self._controller.pids
+        return {self.process: self._controller.pid} if self._controller is not None and self._controller.running else {}
 
     @override
     def kill(self) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import processor_seconds
@@ -103,10 +101,10 @@ async def _warm(client: ApiClient, namespace: str) -> None:
 async def _fed(cluster: Cluster, client: ApiClient, work: Workload, seconds: float, operator: OperatorProcess | None) -> Outcome:
     capacity = Amounts(work.places, work.places * GIB * NODE_MEMORY_GIB / NODE_CPU)
     driver = WorkloadDriver(client, "scale", work.latency, work.throughput, capacity)
-    log = cluster.audit_log
-    if log is None:
+    if cluster.audit_log is None:
         raise SystemExit("the control plane keeps no audit log")
-    offset, before = audit.end(log), _processor_seconds(cluster, operator)
+    log, before = audit.AuditLog(cluster.audit_log), _processor_seconds(cluster, operator)
+    log.skip()
     outcome = Outcome()
     if work.pods is None:
         record = await driver.run(seconds, drain_seconds=0.0)
@@ -116,7 +114,7 @@ async def _fed(cluster: Cluster, client: ApiClient, work: Workload, seconds: flo
         outcome.bound_seconds, outcome.complete_seconds = await _until_bound(driver, client, work)
     after = _processor_seconds(cluster, operator)
     outcome.operator_seconds, outcome.server_seconds = after[0] - before[0], after[1] - before[1]
-    _read_audit(log, offset, outcome)
+    _read_audit(log, outcome)
     return outcome
 
 
@@ -189,18 +187,12 @@ def _processor_seconds(cluster: Cluster, operator: OperatorProcess | None) -> tu
     return 0.0 if operator is None else processor_seconds(operator.pid), 0.0 if server is None else processor_seconds(server)
 
 
-def _read_audit(log: Path, offset: int, outcome: Outcome) -> None:
-    with log.open("rb") as file:
-        file.seek(offset)
-        for line in file:
-            if not line.endswith(b"\n"):
-                return  # it is still being written
-            event = json.loads(line)
-            user = event["user"]["username"].rsplit(":", 1)[-1]
-            outcome.writes[user] += 1
-            what, code = event.get("objectRef", {}), event.get("responseStatus", {}).get("code", 0)
-            outcome.conflicts += code == 409
-            if event["verb"] == "create" and what.get("resource") == "pods" and "subresource" not in what:
-                outcome.refused += code == 403
-                if code == 201:
-                    outcome.created.append(audit.seconds(event["stageTimestamp"]) - audit.seconds(event["requestReceivedTimestamp"]))
+def _read_audit(log: audit.AuditLog, outcome: Outcome) -> None:
+    for event in log.new_events():
+        outcome.writes[event.user.username.rsplit(":", 1)[-1]] += 1
+        what, code = event.object_ref, event.response_status.code
+        outcome.conflicts += code == 409
+        if event.verb == "create" and what.resource == "pods" and not what.subresource:
+            outcome.refused += code == 403
+            if code == 201:
+                outcome.created.append(audit.seconds(event.stage_timestamp) - audit.seconds(event.request_received_timestamp))

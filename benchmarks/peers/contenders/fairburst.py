@@ -9,23 +9,26 @@ from importlib.metadata import version
 
 from typing_extensions import override
 
-from benchmarks.peers.contender import CLIENT_BURST, CLIENT_QPS, Contender, JsonObject, PeerError, Site, in_groups
+from benchmarks.peers.contender import CLIENT_BURST, CLIENT_QPS, JsonObject, PeerError, Site, in_groups
+from benchmarks.peers.process import ControlledContender
 from benchmarks.peers.scenarios import Queue
 from e2e.harness import OperatorProcess
 
 READY_SECONDS = 120.0
 
 
-class Fairburst(Contender):
+class Fairburst(ControlledContender):
     """Every queue is a LatencyQueue or a ThroughputQueue in one mode."""
 
+    process = "fairburst"
+
     def __init__(self, mode: str, reclaim: bool = False) -> None:
+        super().__init__()
         self.mode, self.evicts, self.gangs = mode, reclaim, mode in {"Gate", "Suspend"}
         self.name = f"fairburst-{mode.lower()}{'-reclaim' if reclaim else ''}"
         self.about = f"fairburst, {mode} mode{', reclaim: Evict' if reclaim else ''}"
         self.version = version("fairburst")
         self._gang = False
-        self._operator: OperatorProcess | None = None
 
     @override
     async def start(self, site: Site) -> None:
@@ -36,7 +39,7 @@ class Fairburst(Contender):
             # No other contender spares young pods; the default minute would leave fairburst out of the comparison.
             "reclaim": {"minimumRunSeconds": 0},
         }
-        self._operator = await asyncio.to_thread(OperatorProcess, site.cluster, config, "peers")
+        self._controller = await asyncio.to_thread(OperatorProcess, site.cluster, config, "peers")
         await in_groups([site.client.create(*self._queue(queue, site.start)) for queue in site.scenario.queues])
         await _classes(site)
 
@@ -64,25 +67,6 @@ class Fairburst(Contender):
             template = job["spec"]["template"]["metadata"]
             template["annotations"]["fairburst.dev/group-size"] = str(job["spec"]["parallelism"])
         return job
-
-    @override
-    def processes(self) -> dict[str, int]:
-        return {"fairburst": self._operator.pid} if self._operator is not None and self._operator.running else {}
-
-    @override
-    def kill(self) -> None:
-        if self._operator is not None:
-            self._operator.kill()
-
-    @override
-    async def revive(self) -> None:
-        if self._operator is not None:
-            await asyncio.to_thread(self._operator.start)
-
-    @override
-    def stop(self) -> None:
-        if self._operator is not None:
-            self._operator.stop()
 
 
 async def _classes(site: Site) -> None:

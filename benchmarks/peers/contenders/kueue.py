@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from benchmarks.peers.binaries import KUEUE_VERSION, build, module_source
 from benchmarks.peers.contender import CLIENT_BURST, CLIENT_QPS, JsonObject, PeerError, Site, entitled_places, in_groups
-from benchmarks.peers.process import READY_SECONDS, ControlledContender, Controller, answers
+from benchmarks.peers.process import READY_SECONDS, ControlledContender, LoggedProcess, answers
 from benchmarks.peers.scenarios import Queue
 from e2e.certificates import write_self_signed
 from e2e.cluster import Cluster
@@ -40,6 +40,7 @@ class Kueue(ControlledContender):
     """
 
     gangs = True
+    process = "kueue"
     version = KUEUE_VERSION
 
     def __init__(
@@ -52,11 +53,11 @@ class Kueue(ControlledContender):
 
     @override
     async def start(self, site: Site) -> None:
-        await super().start(site)
+        self._controller = await asyncio.to_thread(self._installed, site)
+        await self.revive()
         await self._declare(site)
 
-    @override
-    def install(self, site: Site) -> Controller:
+    def _installed(self, site: Site) -> LoggedProcess:
         binary, source = build("kueue")["kueue"], module_source("kueue")
         rendered = site.cluster.kubectl("kustomize", str(source / "config" / "default"))
         port, self._health = free_port(), free_port()
@@ -73,7 +74,7 @@ class Kueue(ControlledContender):
         (site.folder / "kueue.kubeconfig").write_text(yaml.safe_dump(kubeconfig))
         (site.folder / "kueue.yaml").write_text(yaml.safe_dump(self._configuration(port, certificates)))
         command = [str(binary), f"--config={site.folder / 'kueue.yaml'}", f"--kubeconfig={site.folder / 'kueue.kubeconfig'}"]
-        return Controller("kueue", command, site.folder / "kueue.log", lambda: answers(self._health, "/readyz") is not None)
+        return LoggedProcess("Kueue", command, site.folder / "kueue.log", lambda: answers(self._health, "/readyz") is not None)
 
     def _configuration(self, port: int, certificates: Path) -> JsonObject:
         config: JsonObject = {

@@ -6,6 +6,7 @@ placeholder pods with an image.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -14,7 +15,7 @@ from typing_extensions import override
 
 from benchmarks.peers.binaries import YUNIKORN_VERSION, build
 from benchmarks.peers.contender import CLIENT_BURST, CLIENT_QPS, JsonObject, Site, entitled_places
-from benchmarks.peers.process import ControlledContender, Controller, answers
+from benchmarks.peers.process import ControlledContender, LoggedProcess, answers
 from benchmarks.peers.scenarios import Queue, Scenario
 
 NAMESPACE, ACCOUNT = "yunikorn", "yunikorn-admin"
@@ -29,6 +30,7 @@ class Yunikorn(ControlledContender):
     burst, and batch queues divide the rest; otherwise all are guaranteed equal parts.
     """
 
+    process = "yunikorn"
     version = YUNIKORN_VERSION
 
     def __init__(self, name: str, about: str, *, preempts: bool = False, reserves: bool = False) -> None:
@@ -37,7 +39,11 @@ class Yunikorn(ControlledContender):
         self.evicts, self._reserves = preempts, reserves
 
     @override
-    def install(self, site: Site) -> Controller:
+    async def start(self, site: Site) -> None:
+        self._controller = await asyncio.to_thread(self._installed, site)
+        await self.revive()
+
+    def _installed(self, site: Site) -> LoggedProcess:
         cluster = site.cluster
         cluster.kubectl("create", "namespace", NAMESPACE)
         cluster.kubectl("create", "serviceaccount", ACCOUNT, "-n", NAMESPACE)
@@ -55,7 +61,8 @@ class Yunikorn(ControlledContender):
         (site.folder / "yunikorn.kubeconfig").write_text(yaml.safe_dump(kubeconfig))
         env = {"KUBECONFIG": str(site.folder / "yunikorn.kubeconfig"), "NAMESPACE": NAMESPACE}
         command = [str(build("yunikorn")["shim"])]
-        return Controller("yunikorn", command, site.folder / "yunikorn.log", lambda: _knows_nodes(site.scenario.nodes), env)
+        log = site.folder / "yunikorn.log"
+        return LoggedProcess("YuniKorn", command, log, lambda: _knows_nodes(site.scenario.nodes), env)
 
     def _partition(self, scenario: Scenario) -> JsonObject:
         guaranteed = entitled_places(scenario, reserves=self._reserves)
