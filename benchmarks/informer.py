@@ -50,7 +50,8 @@ def pod_body(number: int, version: int, phase: str = "Running") -> dict[str, Any
         "creationTimestamp": moment, "labels": {"job-name": "work", "app": "work"}, "ownerReferences": [owner],
     }  # fmt: skip
     spec = {"containers": [container], "nodeName": f"node-{number % 200}", "restartPolicy": "Never", "schedulerName": "default-scheduler"}
-    return {"metadata": metadata, "spec": spec, "status": {"phase": phase, "conditions": conditions, "containerStatuses": statuses}}
+    status = {"phase": phase, "startTime": moment, "conditions": conditions, "containerStatuses": statuses}
+    return {"metadata": metadata, "spec": spec, "status": status}
 
 
 def serve(pods: int, events: int, pipe: Connection) -> None:

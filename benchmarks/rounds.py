@@ -25,7 +25,7 @@ from fairburst.kube.views.status_plan import merge_difference
 WALL = 1_767_225_600.0
 CORES_PER_NODE = 64
 ROUND_SECONDS = 0.05  # between two rounds that follow events
-PROCESSED = {"startTime": "2026-01-01T00:00:00Z"}  # by the Job controller
+STARTED = {"startTime": "2026-01-01T00:00:00Z"}  # of a Job: its controller has processed it; of a pod: its kubelet
 WORK = {"containers": [{"name": "work", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]}
 
 
@@ -68,7 +68,7 @@ class Pool:
         job = {
             "metadata": {"namespace": name, "name": "work", "uid": f"job-{name}"},
             "spec": {"parallelism": pods + 1, "template": {"spec": WORK}},
-            "status": PROCESSED,
+            "status": STARTED,
         }
         self.view.controllers.update("Job", None, msgspec.convert(job, Job))
         for _ in range(pods):
@@ -78,7 +78,7 @@ class Pool:
         """Create Jobs of one pod in a namespace, and run the pod of every second one."""
         for number in range(count):
             metadata = {"namespace": namespace, "name": f"job-{number}", "uid": f"{namespace}/{number}"}
-            job = {"metadata": metadata, "spec": {"parallelism": 1, "template": {"spec": WORK}}, "status": PROCESSED}
+            job = {"metadata": metadata, "spec": {"parallelism": 1, "template": {"spec": WORK}}, "status": STARTED}
             self.view.controllers.update("Job", None, msgspec.convert(job, Job))
             if number % 2:
                 self.start_pod(namespace, f"{namespace}/{number}")
@@ -92,17 +92,22 @@ class Pool:
         body = {
             "metadata": {"namespace": namespace, "name": name, "uid": f"{namespace}/{name}", "ownerReferences": [owner]},
             "spec": {**WORK, "nodeName": self._nodes[self._serial % len(self._nodes)]},
-            "status": {"phase": "Running"},
+            "status": {"phase": "Running", **STARTED},
         }
         self.pods[namespace, name] = pod = msgspec.convert(body, Pod)
-        self.view.pods.update(None, pod)
-        self.view.changed_namespaces.add(namespace)
+        self._pod_changed(None, pod)
         return name
 
     def end_pod(self, namespace: str, name: str) -> None:
         """End a pod and remove it from the informer's view."""
-        self.view.pods.update(self.pods.pop((namespace, name)), None)
-        self.view.changed_namespaces.add(namespace)
+        self._pod_changed(self.pods.pop((namespace, name)), None)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        self.view.pods.update(old, new)
+        self.engine.pod_changed(old, new, self.view.pods, WALL + self.now, self.now)
+        changed = new or old
+        assert changed is not None  # noqa: S101 (one of them is a pod)
+        self.view.changed_namespaces.add(changed.metadata.namespace)
 
     def round(self, seconds: float = ROUND_SECONDS) -> RoundPlan:
         """Run one round, `seconds` after the last, without its writes."""

@@ -1,7 +1,8 @@
 """Needs of the operator's process: memory, and processor time at rest and per event, by numbers of queues and pods. Then the dashboard's.
 
 The real `fairburst run` runs in its own process and a fake API server in another, so that only the operator is measured. A tenth of the
-queues are latency queues, without work. An event is one change of a pod: it ends, or its successor is created or bound.
+queues are latency queues, without work. Each of the others has a Job whose pods run. An event is one change of a pod: it ends, or its
+successor is created or bound. Then the same with bare pods, whose successors are created in other queues.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import tempfile
 import time
 import urllib.parse
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -27,14 +30,18 @@ import yaml
 from benchmarks.informer import pod_body
 from benchmarks.measure import Measurement, benchmark, figure, processor_seconds
 from e2e.harness import free_port, samples_by_name
+from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL
+from fairburst.kube.names import SMALL_CLASS
 from tests.support.fake_api import FakeApi, JsonObject
 from tests.support.objects import latency_spec, stored_queue
 
 QUEUES = [f"/apis/fairburst.dev/v1alpha1/{kind}" for kind in ("latencyqueues", "throughputqueues")]
 CORE = {kind: f"/api/v1/{kind}" for kind in ("namespaces", "nodes", "pods", "resourcequotas", "limitranges", "events", "configmaps")}
-WORK = ["/apis/batch/v1/jobs", *(f"/apis/apps/v1/{kind}" for kind in ("deployments", "replicasets", "statefulsets"))]
+JOBS = "/apis/batch/v1/jobs"
+WORK = [JOBS, *(f"/apis/apps/v1/{kind}" for kind in ("deployments", "replicasets", "statefulsets"))]
 SIZES = ((100, 1_000), (1_000, 10_000))
 PODS_A_NODE = 30
+MOMENT = "2026-01-01T00:00:00Z"
 SETTLE_SECONDS, REST_SECONDS, READY_SECONDS = 10.0, 20.0, 300.0
 EVENTS, EVENTS_A_SECOND = 600, 150
 
@@ -54,18 +61,61 @@ class Server(FakeApi):
 def sizing() -> Iterator[Measurement]:
     """Measure the operator's memory, its processor time at rest and per event, and the dashboard's memory, by queues and pods."""
     for queues, pods in SIZES:
-        yield from measured(queues, pods, EVENTS, SETTLE_SECONDS, REST_SECONDS)
+        yield from measured(Work(queues, pods), EVENTS, SETTLE_SECONDS, REST_SECONDS)
+    yield from measured(Work(*SIZES[-1], bare=True), EVENTS, SETTLE_SECONDS, REST_SECONDS)
 
 
-def measured(queues: int, pods: int, events: int, settle: float, rest: float) -> Iterator[Measurement]:
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The queues of a cluster, and their running pods: those of a Job in each throughput queue, or `bare` ones."""
+
+    queues: int
+    pods: int
+    bare: bool = False
+
+    def namespace(self, number: int) -> str:
+        """Return the namespace of the throughput queue that has the pod of this number."""
+        batch = number % self.batch
+        return f"ns-{batch + batch // 9 + 1}"
+
+    @property
+    def batch(self) -> int:
+        """Return the number of throughput queues."""
+        return self.queues - -(-self.queues // 10)
+
+    def successor(self, ended: int, turn: int) -> int:
+        """Return a new number for the pod that follows `ended`: one of the same Job, or a bare one of another queue."""
+        new = (-(-self.pods // self.batch) + turn) * self.batch + ended % self.batch
+        return self.pods + turn if self.bare else new
+
+    def pod(self, number: int, **changed: Any) -> JsonObject:
+        """Return a running pod on a node, unless `changed` overrides the node."""
+        made, namespace = pod_body(number, 1), self.namespace(number)
+        made["metadata"] |= {"namespace": namespace}
+        made["metadata"]["ownerReferences"] = [] if self.bare else [{**made["metadata"]["ownerReferences"][0], "uid": f"job-{namespace}"}]
+        made["metadata"].pop("resourceVersion")
+        made["spec"] |= {"nodeName": f"node-{number // PODS_A_NODE}", "priorityClassName": SMALL_CLASS} | changed
+        return made
+
+    def jobs(self) -> Iterator[JsonObject]:
+        """Yield the Jobs that have these pods; none if they are bare."""
+        template = {"metadata": {"labels": {SIZE_LABEL: SMALL}}, "spec": {"containers": self.pod(0)["spec"]["containers"]}}
+        counts = Counter(self.namespace(number) for number in range(0 if self.bare else self.pods))
+        for namespace, count in counts.items():
+            metadata = {"name": "work", "namespace": namespace, "uid": f"job-{namespace}", "creationTimestamp": MOMENT}
+            spec = {"parallelism": count, "completions": 100 * count, "template": template}
+            yield {"metadata": metadata, "spec": spec, "status": {"startTime": MOMENT, "active": count}}
+
+
+def measured(work: Work, events: int, settle: float, rest: float) -> Iterator[Measurement]:
     """Run the operator over that cluster and yield its figures."""
     ours, theirs = multiprocessing.Pipe()
-    server = multiprocessing.get_context("spawn").Process(target=serve, args=(queues, pods, theirs), daemon=True)
+    server = multiprocessing.get_context("spawn").Process(target=serve, args=(work, theirs), daemon=True)
     server.start()
     try:
         with tempfile.TemporaryDirectory() as folder, operator(Path(folder), ours.recv()) as (pid, port):
             settled(port, settle)
-            label = f"{queues:,} queues, {pods:,} pods"
+            label = f"{work.queues:,} queues, {work.pods:,} {'bare ' if work.bare else ''}pods"
             yield figure(f"sizing {label}: start", processor_seconds(pid), "s")
             began, used = time.monotonic(), processor_seconds(pid)
             time.sleep(rest)
@@ -77,7 +127,7 @@ def measured(queues: int, pods: int, events: int, settle: float, rest: float) ->
             yield figure(f"sizing {label}: an event", 1e3 * (processor_seconds(pid) - used) / events, "ms")
             yield figure(f"sizing {label}: memory", resident_mib(pid, "VmRSS"), "MiB")
             yield figure(f"sizing {label}: memory at most", resident_mib(pid, "VmHWM"), "MiB")
-            for name, value in dashboard(Path(folder)).items():
+            for name, value in ({} if work.bare else dashboard(Path(folder))).items():
                 yield figure(f"sizing {label}: {name}", value, "MiB")
     finally:
         server.kill()
@@ -169,49 +219,41 @@ def resident_mib(pid: int, name: str) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) / 1024
 
 
-def serve(queues: int, pods: int, pipe: Connection) -> None:
+def serve(work: Work, pipe: Connection) -> None:
     """Run the server in this process. For each number received, send that many changes of pods, and answer when they are sent."""
-    asyncio.run(_serve(queues, pods, pipe))
+    asyncio.run(_serve(work, pipe))
 
 
-async def _serve(queues: int, pods: int, pipe: Connection) -> None:
+async def _serve(work: Work, pipe: Connection) -> None:
     api = Server(*QUEUES, *CORE.values(), *WORK)
-    for number in range(queues):
+    for number in range(work.queues):
         namespace = f"ns-{number}"
         api.put(CORE["namespaces"], {"metadata": {"name": namespace}, "status": {"phase": "Active"}})
         spec = latency_spec("4") if number % 10 == 0 else None
         kind = "ThroughputQueue" if spec is None else "LatencyQueue"
         api.put(QUEUES[spec is None], stored_queue(kind, namespace, "queue", *([spec] if spec else [])))
-    for number in range(pods // PODS_A_NODE + 1):
+    for number in range(work.pods // PODS_A_NODE + 1):
         status = {"allocatable": {"cpu": "16", "memory": "64Gi"}, "conditions": [{"type": "Ready", "status": "True"}]}
         api.put(CORE["nodes"], {"metadata": {"name": f"node-{number}"}, "status": status})
-    for number in range(pods):
-        api.put(CORE["pods"], pod(number, queues))
+    for job in work.jobs():
+        api.put(JOBS, job)
+    for number in range(work.pods):
+        api.put(CORE["pods"], work.pod(number))
     await api.start()
     pipe.send(api.port)
     chance = random.Random(1)
     while True:
         count = await asyncio.to_thread(pipe.recv)
-        for turn in range(count // 3):
-            change(api, chance.randrange(pods), pods + turn, queues)
+        for turn, ended in enumerate(chance.sample(range(work.pods), count // 3)):
+            change(api, work, ended, work.successor(ended, turn))
             await asyncio.sleep(3 / EVENTS_A_SECOND)
         pipe.send(None)
 
 
-def pod(number: int, queues: int, **changed: Any) -> JsonObject:
-    """Return a pod of a throughput queue, which `number` chooses, on a node unless `changed` overrides that."""
-    made = pod_body(number, 1)
-    batch = number % (queues - -(-queues // 10))
-    made["metadata"] |= {"namespace": f"ns-{batch + batch // 9 + 1}", "ownerReferences": []}
-    made["metadata"].pop("resourceVersion")
-    made["spec"] |= {"nodeName": f"node-{number // PODS_A_NODE}"} | changed
-    return made
-
-
-def change(api: FakeApi, ended: int, new: int, queues: int) -> None:
+def change(api: FakeApi, work: Work, ended: int, new: int) -> None:
     """End a pod, create another, and bind it: three events."""
-    api.put(CORE["pods"], {**pod(ended, queues), "status": {"phase": "Succeeded"}})
-    waiting = pod(new, queues)
+    api.put(CORE["pods"], {**work.pod(ended), "status": {"phase": "Succeeded"}})
+    waiting = work.pod(new)
     waiting["spec"].pop("nodeName")
     api.put(CORE["pods"], {**waiting, "status": {"phase": "Pending"}})
-    api.put(CORE["pods"], pod(new, queues, nodeName=f"node-{ended // PODS_A_NODE}"))
+    api.put(CORE["pods"], work.pod(new, nodeName=f"node-{ended // PODS_A_NODE}"))

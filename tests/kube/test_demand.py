@@ -188,6 +188,13 @@ def test_pods_that_exist_are_placed_whatever_the_nodes_are_now() -> None:
     assert found.placeable["cpu"] == 6.0
 
 
+@pytest.mark.parametrize(("pods", "want"), [(1, 2), (11, 12), (19, 20), (20, 22), (30, 33)])
+def test_pods_that_nothing_announces_are_granted_a_tenth_more_in_whole_pods_and_at_least_one(pods: int, want: int) -> None:
+    """Levels are whole pods: a demand with a part of one would never be met, and its queue would have no entitlement."""
+    found = demand(*(pod("batch", f"p-{number}", requesting("300m", "1Gi"), node="node-0") for number in range(pods)))
+    assert found.demand == {"cpu": pytest.approx(want * 0.3), "memory": want * GI}
+
+
 LARGE, SMALL = requesting("9", "1Gi"), requesting("2", "1Gi")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import itertools
 import math
 import time
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from fairburst.config import RoundConfig
-from fairburst.kube.loop import SchedulingLoop
+from fairburst.kube.loop import CALM_PAUSE_RATIO, PAUSE_RATIO, SchedulingLoop
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.telemetry.metrics import Metrics
 from tests.support.objects import World
@@ -34,6 +35,8 @@ class Rounds:
         self.problem: Exception | None = None
         self.lasting: Exception | None = None
         self.sent_well = True
+        self.writes = False
+        self.while_planning: Callable[[], None] = lambda: None
         self.metrics = Metrics()
         self._real = world.engine.round
         config = RoundConfig(interval_seconds=interval, debounce_milliseconds=debounce)
@@ -46,11 +49,14 @@ class Rounds:
         if self.problem is not None:
             problem, self.problem = self.problem, None
             raise problem
+        self.while_planning()
         time.sleep(self.busy)  # a round holds the event loop
         if self.lasting is not None:
             raise self.lasting
         plan = self._real(view, wall, now)
         plan.due = now + self.due
+        if self.writes:
+            plan.releases.append("any")
         return plan
 
     async def _send(self, plan: RoundPlan) -> bool:
@@ -271,3 +277,36 @@ async def test_a_loop_that_is_cancelled_ends_also_when_an_event_comes_in_the_sam
     done, _ = await asyncio.wait({task}, timeout=60.0)
     assert done
     assert task.cancelled()
+
+
+async def test_events_that_change_nothing_leave_other_work_more_time_than_those_that_are_answered_by_writes() -> None:
+    """`CALM_PAUSE_RATIO` and `PAUSE_RATIO`: the same round, planned with and without a write."""
+    gaps = dict[bool, float]()
+    for writes in (False, True):
+        rounds = Rounds(debounce=1)
+        rounds.busy, rounds.writes = 0.01, writes
+        async with running(rounds):
+            while len(rounds.at) < 6:
+                rounds.loop.mark()
+                await asyncio.sleep(0.001)
+        gaps[writes] = min(after - before for before, after in itertools.pairwise(rounds.at)) - rounds.busy
+    assert gaps[True] >= PAUSE_RATIO * 0.01
+    assert gaps[False] >= CALM_PAUSE_RATIO * 0.01
+
+
+async def test_no_garbage_is_collected_within_a_round_and_what_the_first_one_makes_is_left_out_of_collections() -> None:
+    rounds, within, frozen = Rounds(), list[bool](), gc.get_freeze_count()
+    rounds.while_planning = lambda: within.append(gc.isenabled())
+    async with running(rounds):
+        rounds.loop.mark()
+        await rounds.count(2)
+    assert (within, gc.isenabled()) == ([False, False], True)
+    assert gc.get_freeze_count() > frozen
+
+
+async def test_garbage_is_collected_again_after_a_round_that_failed() -> None:
+    rounds = Rounds()
+    rounds.problem = RuntimeError("once")
+    async with running(rounds):
+        await rounds.count(2)
+    assert gc.isenabled()

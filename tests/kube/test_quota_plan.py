@@ -284,6 +284,50 @@ def test_an_entitlement_that_stays_too_large_is_lowered_after_a_while() -> None:
     assert write.hard == {"requests.cpu": "10"}
 
 
+GI = 2.0**30
+
+
+def two(cpu: float, memory: float, *, entitled: tuple[float, float] | None = None, **more: bool) -> QuotaTarget:
+    """A quota on cpu and GiB of memory, of a queue whose pods are of one cpu and one GiB."""
+    most = {} if entitled is None else {"cpu": entitled[0], "memory": entitled[1] * GI}
+    whole = QuotaTarget("batch", {"cpu": cpu, "memory": memory * GI}, {"cpu": 1.0, "memory": GI}, {}, False, slack=0.0, entitled=most)
+    return replace(whole, **more)  # type: ignore[arg-type]
+
+
+def stored_two(cpu: int, memory: int) -> ResourceQuota:
+    return quota("batch", {"requests.cpu": str(cpu), "requests.memory": f"{memory}Gi"})
+
+
+def test_an_entitlement_counts_in_pods_a_share_of_unused_memory_alone_is_worth_no_write() -> None:
+    """An entitlement is a share of every resource; a queue that has its share of the processors cannot use more memory."""
+    planner = QuotaPlanner("default", 1.0)
+    assert plan([two(10, 10, entitled=(11, 80))], [stored_two(10, 10)], 100.0, planner) == ([], math.inf)
+    assert plan([two(10, 10, entitled=(20, 80))], [stored_two(10, 10)], 100.0, planner) == ([], 105.0)
+
+
+@pytest.mark.parametrize(
+    ("one", "have", "written"),
+    [
+        pytest.param(two(10, 10), (10, 80), False, id="memory that its pods cannot use"),
+        pytest.param(two(10, 10), (80, 80), True, id="room for its pods"),
+        pytest.param(two(10, 10), (11, 80), True, id="room for one pod"),
+        pytest.param(two(10, 10, exact=True), (10, 80), True, id="room is kept from it"),
+        pytest.param(two(10, 10, entitled=(10, 10), strict=True), (10, 80), True, id="an armed burst relies on the room"),
+    ],
+)
+def test_a_quota_is_lowered_at_once_by_what_pods_of_its_queue_can_use(one: QuotaTarget, have: tuple[int, int], *, written: bool) -> None:
+    assert bool(plan([one], [stored_two(*have)])[0]) is written
+
+
+def test_what_pods_of_the_queue_cannot_use_is_taken_back_after_a_while_or_once_they_can() -> None:
+    planner = QuotaPlanner("default", 1.0)
+    assert plan([two(10, 10)], [stored_two(10, 80)], 100.0, planner) == ([], 110.0)
+    hungry = replace(two(10, 10), unit={"cpu": 0.1, "memory": GI})
+    assert plan([hungry], [stored_two(10, 80)], 101.0, QuotaPlanner("default", 1.0))[0]
+    (write,), _ = plan([two(10, 10)], [stored_two(10, 80)], 110.0, planner)
+    assert write.hard == {"requests.cpu": "10", "requests.memory": "10Gi"}
+
+
 def test_an_entitlement_changed_by_hand_is_put_back_at_once() -> None:
     planner = QuotaPlanner("default", 1.0)
     assert plan([entitled(4.0, 30.0)], [], 100.0, planner)[0]

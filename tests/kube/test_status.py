@@ -15,15 +15,17 @@ from hypothesis import strategies as st
 
 from fairburst.kube.jobs.reserve import ReserveView
 from fairburst.kube.queues.accounts import InternalStatus
+from fairburst.kube.queues.core_values import promise_to_status
 from fairburst.kube.queues.former_places import in_present_places
 from fairburst.kube.queues.objects import parse_status
 from fairburst.kube.queues.rules import KubeModel
 from fairburst.kube.queues.statuses import QueueStatus
 from fairburst.kube.usage.weekly_use import Week, WeekSums
+from fairburst.kube.views import status_plan
 from fairburst.kube.views.conditions import ConditionValue
 from fairburst.kube.views.lead_time_view import LeadTimeView
 from fairburst.kube.views.status import StatusInput, status_of
-from fairburst.kube.views.status_memory import memory_of
+from fairburst.kube.views.status_memory import is_readable, memory_of
 from fairburst.kube.views.status_plan import StatusPlanner, merge_difference
 from fairburst.policy.model import (
     AdmissionDecision,
@@ -330,6 +332,35 @@ class TestPlanner:
         moved = [late, ConditionValue("Guaranteed", "False", "NotAttainable", "")] if other else [late, item.conditions[1]]
         writes, due = planner.plan([replace(item, conditions=moved)], RESOURCES, WALL + 1, 101.0)
         assert (len(writes), due) == ((1, {}) if other else (0, {"burst": 105.0}))
+
+    def test_a_promise_is_put_into_words_once_and_a_status_of_our_own_is_not_checked_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Every queue is looked at every two minutes, and most have not changed."""
+        made, checked = list[str](), list[object]()
+        monkeypatch.setattr(status_plan, "promise_to_status", lambda spec: made.append(spec.name) or promise_to_status(spec))
+        monkeypatch.setattr(status_plan, "is_readable", lambda obj: checked.append(obj) or is_readable(obj))
+        planner, item = StatusPlanner(5.0), status_input(latency_memory())
+        ((write,), _) = planner.plan([item], RESOURCES, WALL, 100.0)
+        metadata = {**item.entry.obj["metadata"], "uid": item.entry.uid}
+        stored = {**item.entry.obj, "metadata": metadata, "status": through_json(dict(write.status))}
+        planner.written(write, 100.0, 0.0, stored)
+        before, item = len(checked), replace(item, entry=replace(item.entry, obj=stored))
+        assert planner.plan([item], RESOURCES, WALL + 60, 160.0)[0] == []
+        assert (len(made), len(checked)) == (1, before)
+        edited = replace(item, entry=replace(item.entry, obj={**stored, "status": {**stored["status"], "ledger": "odd"}}))
+        planner.plan([edited], RESOURCES, WALL + 120, 220.0)
+        assert (len(made), len(checked)) == (1, before + 1)
+
+    def test_the_status_of_another_queue_of_the_name_is_checked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        checked = list[object]()
+        monkeypatch.setattr(status_plan, "is_readable", lambda obj: checked.append(obj) or is_readable(obj))
+        planner, item = StatusPlanner(5.0), status_input(latency_memory())
+        ((write,), _) = planner.plan([item], RESOURCES, WALL, 100.0)
+        metadata = {**item.entry.obj["metadata"], "uid": "another"}
+        stored = {**item.entry.obj, "metadata": metadata, "status": through_json(dict(write.status))}
+        planner.written(write, 100.0, 0.0, stored)
+        before = len(checked)
+        planner.plan([replace(item, entry=replace(item.entry, obj=stored))], RESOURCES, WALL + 60, 160.0)
+        assert len(checked) == before + 1
 
     def test_an_api_server_that_answers_slowly_gets_fewer_figures_and_then_as_many_as_before(self) -> None:
         planner = StatusPlanner(5.0)

@@ -8,10 +8,12 @@ at the next known boundary, and at least every few seconds. It runs on one event
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -29,8 +31,21 @@ RETRY_SECONDS = 1.0  # after a round with a failed write
 QUIET_SECONDS = 10.0  # after a failed write a round plans the same again, which is not logged
 UNREADY_AFTER = 3  # failed rounds in a row
 PAUSE_RATIO = 9.0  # pause after a round, as a multiple of its length: rounds take a tenth of a core at most
+CALM_PAUSE_RATIO = 19.0  # the same after a round without writes: where events change no decision, rounds take a twentieth
 LONGEST_PAUSE_SECONDS = 0.25  # bounds that pause after a long round, so that events do not wait longer
 CLOCK = time.time
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Collect no garbage inside. Most of what a round makes stays, and collections would walk through it again and again."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 class Sender(Protocol):
@@ -83,7 +98,7 @@ class SchedulingLoop:
 
     async def run(self) -> None:
         """Run rounds until `finish`. An unexpected error in one is logged and counted; the next starts from the current view."""
-        due = 0.0
+        due, first = 0.0, True
         self.progressed()  # the health check measures from here how long the first round takes
         while True:
             await self._wait(due)
@@ -93,6 +108,9 @@ class SchedulingLoop:
             try:
                 due = await self._round()
                 self.failed_in_a_row = 0
+                if first:
+                    gc.freeze()  # what the first round makes lives long, as the cached objects do
+                    first = False
             except Exception as error:
                 due = time.monotonic() + self._failed(error)
             finally:
@@ -155,17 +173,24 @@ class SchedulingLoop:
         started = time.monotonic()
         since, self._first_event = min(self._first_event, started), math.inf
         try:
-            plan = self._engine.round(self._view, CLOCK(), started)
+            with uncollected():
+                plan = self._engine.round(self._view, CLOCK(), started)
         finally:  # a failed round has blocked the event loop as well
             planned = time.monotonic()
             self._rest_until = planned + min(planned - started, self._config.debounce_milliseconds / 2000)
-            self._paused_until = planned + min(PAUSE_RATIO * (planned - started), LONGEST_PAUSE_SECONDS)
+            self._pause(started, planned, PAUSE_RATIO)
+        if not plan.written_namespaces():
+            self._pause(started, planned, CALM_PAUSE_RATIO)
         plan.since = since
         ok = await self._send(plan)
         self._observe(plan, started, planned, ok=ok)
         if self.after_round is not None:
             self.after_round(plan)
         return plan.due if ok else min(plan.due, time.monotonic() + RETRY_SECONDS)
+
+    def _pause(self, started: float, planned: float, ratio: float) -> None:
+        """Note until when the next round waits, if no event is urgent."""
+        self._paused_until = planned + min(ratio * (planned - started), LONGEST_PAUSE_SECONDS)
 
     def _observe(self, plan: RoundPlan, started: float, planned: float, *, ok: bool) -> None:
         metrics, snapshot = self._metrics, plan.snapshot

@@ -275,7 +275,8 @@ class QuotaPlanner:
         units = {r: target.unit.get(r, 0.0) for r in want}
         raised = target.level if target.opening else want
         worth = edited or any(_worth_raising(raised[r], have[r], units[r]) for r in want)
-        worth = worth or any(_worth_lowering(want[r], have[r], units[r], exact=target.exact) for r in want)
+        usable = have if target.exact else _usable(have, units)
+        worth = worth or any(_worth_lowering(want[r], usable[r], units[r], exact=target.exact) for r in want)
         due = -math.inf if worth else self._lowered_at(target.key, want, have, enforced, now)
         if now >= due:
             return self._write(target, want, have, stale=stale, rescope=rescope, has_pods=PODS_KEY in (quota.spec.hard or {}))
@@ -304,7 +305,7 @@ class QuotaPlanner:
         unit = target.unit
         raised = any(_worth_raising(target.needed(r), have[r], unit.get(r, 0.0)) for r in want)
         lowered = target.strict and any(_worth_lowering(want[r], have[r], unit.get(r, 0.0), exact=True) for r in want)
-        larger = any(want[r] >= ENTITLED_FACTOR * have[r] > 0 for r in want)
+        larger = _permits_twice(want, have, unit)
         smaller = any(have[r] >= ENTITLED_FACTOR * want[r] + 1e-6 for r in want)
         due = min(
             _lasting(larger, self._entitled_since, target.key, now, ENTITLED_RAISED_SECONDS),
@@ -384,6 +385,22 @@ def _lasting(found: bool, since: dict[QuotaKey, float], quota: QuotaKey, now: fl
         return since.setdefault(quota, now) + seconds
     since.pop(quota, None)
     return math.inf
+
+
+def _usable(amount: Mapping[str, float], unit: Mapping[str, float]) -> dict[str, float]:
+    """Return the part of the amounts that pods of the size `unit` can use. A resource that they do not request is left as it is."""
+    pods = min((amount[resource] / each for resource, each in unit.items() if each > 0 and resource in amount), default=0.0)
+    return {resource: pods * unit[resource] if unit.get(resource, 0.0) > 0 else amount[resource] for resource in amount}
+
+
+def _permits_twice(want: Mapping[str, float], have: Mapping[str, float], unit: Mapping[str, float]) -> bool:
+    """Return whether `want` permits twice as many pods of the size `unit` as `have`; twice as much of a resource if no size is known.
+
+    An entitlement is a share of every resource. A queue that has its share of the processors would otherwise be raised for memory alone.
+    """
+    more, present = _usable(want, unit), _usable(have, unit)
+    sized = {resource for resource in want if unit.get(resource, 0.0) > 0} or want.keys()
+    return any(more[resource] >= ENTITLED_FACTOR * present[resource] > 0 for resource in sized)
 
 
 def _same(left: float, right: float) -> bool:

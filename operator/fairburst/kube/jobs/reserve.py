@@ -6,9 +6,11 @@ figures that users read. It is not called if the configuration keeps no reserve.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -133,7 +135,7 @@ class Reserve:
             self.index.follow(namespaces, followed, wall, now)
             self._jobs, self._table = {}, None
 
-    def threshold(self, entry: QueueEntry, snapshot: ClusterSnapshot) -> dict[str, float]:
+    def threshold(self, entry: QueueEntry, snapshot: ClusterSnapshot) -> Mapping[str, float]:
         """Return θ x committed capacity by resource, in resource units.
 
         With the live capacity, a burst or a reboot would change which jobs are small.
@@ -141,8 +143,7 @@ class Reserve:
         percent = self.config.small_jobs.threshold_percent
         if isinstance(entry.queue, ThroughputQueue) and entry.queue.spec.small_jobs is not None:
             percent = entry.queue.spec.small_jobs.threshold_percent
-        limits = snapshot.committed_capacity * percent / 100
-        return dict(zip(snapshot.resources, limits.tolist(), strict=True))
+        return _part_of(tuple(snapshot.committed_capacity.tolist()), snapshot.resources, percent)
 
     @property
     def divided(self) -> Collection[str]:
@@ -230,6 +231,12 @@ class Reserve:
             return None
         capacity = np.maximum(snapshot.committed_capacity, snapshot.live_capacity)
         return too_large((*jobs.pending, *jobs.running), snapshot.resources, capacity)
+
+
+@functools.lru_cache(maxsize=64)
+def _part_of(capacity: tuple[float, ...], resources: tuple[str, ...], percent: float) -> Mapping[str, float]:
+    """Return that part of the capacity by resource. Most queues have the same threshold."""
+    return MappingProxyType({resource: amount * percent / 100 for resource, amount in zip(resources, capacity, strict=True)})
 
 
 def takes_part(entry: QueueEntry) -> bool:

@@ -181,7 +181,7 @@ class DemandTable:
             self.demand[row, column] = max(bounded_amount(wanted.placeable.get(resource, 0.0) + waits) - left, used)
             self.unit[row, column] = wanted.unit.get(resource, 0.0)
         lacking = sum(owner.wanted - owner.existing for owner in wanted.lacking)
-        grows = max(1.0, GROWTH_FRACTION * running.pods) if running.unannounced else 0.0
+        grows = max(1.0, GROWTH_FRACTION * running.pods // 1) if running.unannounced else 0.0
         self.pods[row] = running.pods + lacking + grows
         lines = waiting_lines(wanted, view.pods.resources)
         if lines is not None or row in self._listed:

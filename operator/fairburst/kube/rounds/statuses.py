@@ -104,7 +104,7 @@ class StatusRounds:
         """Note the answer to a status write. `stored`: the queue as it is known to be now, with that status; without it, the next look
         checks whether the status arrived.
         """
-        self.planner.written(write, now, took_seconds)
+        self.planner.written(write, now, took_seconds, stored)
         grounds = self._grounds.get(write.entry.uid)
         if stored is not None and grounds is not None and _but_status(stored) == _but_status(grounds.obj):
             self._grounds[write.entry.uid] = grounds._replace(obj=stored)
@@ -119,7 +119,7 @@ class StatusRounds:
                 continue  # the enforced decision writes its status
             self._positions.setdefault(entry.namespace, []).append(position)
         uids = {entry.uid for entry in queue_set.entries}
-        self.planner.retain(uids)
+        self.planner.retain(uids, {spec.name for spec in queue_set.specs})
         self._grounds = {uid: grounds for uid, grounds in self._grounds.items() if uid in uids}
         self._bursts.keep({spec.name for spec in queue_set.specs})
         # a take-over needs the accounts of latency queues, and a level decides whether a whole Job can ever start

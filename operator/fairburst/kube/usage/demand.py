@@ -29,8 +29,9 @@ from fairburst.kube.workloads.job import is_held
 from fairburst.kube.workloads.kind import Controllers, Suspendable, WorkloadKind
 from fairburst.kube.workloads.registry import KINDS
 from fairburst.policy.attainability import PortLimit
+from fairburst.policy.tolerance import TOLERANCE
 
-GROWTH_FRACTION = 0.10  # step of unannounced work above what exists; at least one pod
+GROWTH_FRACTION = 0.10  # step of unannounced work above what exists, in whole pods; at least one pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +310,7 @@ def _add_unannounced(
         unannounced = stored - announced.get(resource, 0.0)
         if unannounced > 1e-9 * stored:
             result.created.add(None)
-            step = max(result.unit.get(resource, 0.0), GROWTH_FRACTION * unannounced) if usage.unannounced and grows else 0.0
+            step = _step(unannounced, result.unit.get(resource, 0.0)) if usage.unannounced and grows else 0.0
             without_node = min(max(stuck.amounts.get(resource, 0.0), 0.0), unannounced)
             if without_node > 1e-9 * stored:
                 result.note_no_node("", "pods without a known controller", stuck.largest, stuck.missing if not stuck.largest else "")
@@ -319,3 +320,8 @@ def _add_unannounced(
     result.ports.add_unannounced(usage, result.resources, nodes_for)
     if usage.unannounced:
         result.waiting.clear()
+
+
+def _step(unannounced: float, unit: float) -> float:
+    """Return the step of unannounced work, in whole pods of the size `unit`: levels are whole pods and would never meet a part of one."""
+    return max(1.0, math.floor(GROWTH_FRACTION * unannounced / unit + TOLERANCE)) * unit if unit > 0 else GROWTH_FRACTION * unannounced

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from fairburst.kube.views.internal_status import MILLI, accounts_of
 from fairburst.kube.views.lead_time_view import LeadTimeView
 from fairburst.kube.views.week_view import week_parts
 from fairburst.policy.arrays import FloatArray
-from fairburst.policy.model import AdmissionDecision, ConditionResult, QueueDecision, QueueMemory, Window, WindowState
+from fairburst.policy.model import AdmissionDecision, ConditionResult, QueueDecision, QueueMemory, QueueSpec, Window, WindowState
 
 REJECTED = "Rejected"
 ANOTHER_QUEUE = "another queue"
@@ -57,8 +57,14 @@ class StatusInput:
     failed: bool = False
 
 
-def status_of(item: StatusInput, current: Mapping[str, Any], resources: tuple[str, ...], wall: float) -> dict[str, Any]:
-    """Return the whole desired status. `current`: the stored one, which supplies the transition times and the parts that only drift."""
+def status_of(
+    item: StatusInput, current: Mapping[str, Any], resources: tuple[str, ...], wall: float,
+    shown: Callable[[QueueSpec], Mapping[str, Any]] = promise_to_status,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the whole desired status. `current`: the stored one, which supplies the transition times and the parts that only drift.
+
+    shown: a promise as the status holds it.
+    """
     current = in_present_places(current)
     status: dict[str, Any] = {
         "observedGeneration": item.entry.generation,
@@ -69,7 +75,7 @@ def status_of(item: StatusInput, current: Mapping[str, Any], resources: tuple[st
         return status
     status |= {
         "class": decision.guarantee_class.value if decision.guarantee_class else REJECTED,
-        "promise": {**promise_to_status(memory.promise), "admissionOrder": memory.admission_order},
+        "promise": {**shown(memory.promise), "admissionOrder": memory.admission_order},
         "share": f"{decision.share:.1%}",
         "allocation": _amounts(resources, decision.allocation),
         "guaranteed": _amounts(resources, decision.guaranteed),

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairburst.kube.containment import Containment
+from fairburst.kube.queues.core_values import promise_to_status
 from fairburst.kube.queues.former_places import FORMER_PLACES, in_present_places
 from fairburst.kube.queues.queue_set import INTERNAL_ERROR, QueueEntry
 from fairburst.kube.views.conditions import ATTAINABLE, ConditionValue
 from fairburst.kube.views.forecast_view import START_FORECAST
 from fairburst.kube.views.status import StatusInput, condition_list, status_of
 from fairburst.kube.views.status_memory import is_readable
+from fairburst.policy.model import QueueSpec
 
 FIGURES_PER_SECOND = 10.0  # limits status writes of hundreds of busy queues
 ANSWERS_SHARE = 0.2  # fewer are written where an answer takes so long that this part of the time would be waiting for one
@@ -79,6 +81,7 @@ class StatusPlanner:
         self._last_published: dict[str, tuple[Any, ...]] = {}
         self._turns: dict[str, float] = {}
         self._readable: dict[str, tuple[Mapping[str, Any], bool]] = {}  # the status last looked at, by uid
+        self._promises: dict[str, tuple[QueueSpec, Mapping[str, Any]]] = {}  # the promise last shown, by queue
         self._last_turn = self._planned_at = -math.inf
 
     @property
@@ -142,10 +145,17 @@ class StatusPlanner:
         """Return the desired status. If it cannot be built, return the present one with the reason as its Ready condition."""
         if not item.failed:
             with self._contained.object("show", item.entry.namespace):
-                return status_of(item, current, resources, wall)
+                return status_of(item, current, resources, wall, self._promise)
         others = [one for one in current.get("conditions") or [] if one.get("type") != "Ready"]
         ready = StatusInput(item.entry, [self.internal_error(item.entry.namespace)])
         return {**current, "conditions": [*others, *condition_list(ready, current.get("conditions") or [], wall)]}
+
+    def _promise(self, spec: QueueSpec) -> Mapping[str, Any]:
+        """Return a promise as the status holds it. It is made again only for another spec."""
+        known = self._promises.get(spec.name)
+        if known is None or known[0] is not spec:
+            known = self._promises[spec.name] = spec, promise_to_status(spec)
+        return known[1]
 
     def internal_error(self, namespace: str) -> ConditionValue:
         """Return the Ready condition of a queue that an error keeps from being shown."""
@@ -155,14 +165,20 @@ class StatusPlanner:
         """Record that a write is in flight. Until it is answered, only news is planned on top of it."""
         self._written_at[write.entry.uid] = now
 
-    def written(self, write: StatusWrite, now: float, took_seconds: float = 0.0) -> None:
-        """Record that a write was answered, successfully or not, after `took_seconds`. The next plan checks whether it arrived."""
+    def written(self, write: StatusWrite, now: float, took_seconds: float = 0.0, stored: Mapping[str, Any] | None = None) -> None:
+        """Record that a write was answered, successfully or not, after `took_seconds`. The next plan checks whether it arrived.
+
+        stored: the queue, if it is known to have that status.
+        """
+        if stored is not None and stored["metadata"].get("uid", "") == write.entry.uid:
+            self._readable[write.entry.uid] = stored["status"], True
         self._answer_seconds += ANSWER_WEIGHT * (took_seconds - self._answer_seconds)
         self._written_at[write.entry.uid] = now
         self._last_published.pop(write.entry.uid, None)
 
-    def retain(self, uids: Container[str]) -> None:
-        """Forget every other queue."""
+    def retain(self, uids: Container[str], names: Container[str]) -> None:
+        """Forget every other queue. `names`: namespace and name of those that govern."""
+        self._promises = {name: known for name, known in self._promises.items() if name in names}
         self._written_at = {uid: at for uid, at in self._written_at.items() if uid in uids}
         self._last_published = {uid: published for uid, published in self._last_published.items() if uid in uids}
         self._turns = {uid: at for uid, at in self._turns.items() if uid in uids}

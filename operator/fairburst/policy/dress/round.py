@@ -46,28 +46,30 @@ def dress_round(
     Notes
     -----
     DRESS Algorithms 1 to 3. δ moves at most once in `step_seconds`: each run of Algorithm 3 takes F(t + 1) off the reserve, so more
-    frequent runs would count the same release several times.
+    frequent runs would count the same release several times. Tasks are read only then. They are in the table for `keep_seconds`, so none
+    is missed in between.
     """
     check(levels, jobs, config)
-    memory = _learned(_kept(memory, config, now), jobs, levels.pool, now)
+    memory = _kept(memory, config, now)
     work = sort_out(levels, jobs, config)
-    estimate, memory = _estimate(jobs, memory, config, now)
+    estimate = None
+    if now >= memory.adjusted_at + config.step_seconds:
+        estimate, memory = _estimate(jobs, _learned(memory, jobs, levels.pool, now), config, now)
     free = np.maximum(levels.pool - levels.usage[levels.taking_part].sum(axis=0), 0.0)
-    due = now >= memory.adjusted_at + config.step_seconds
-    adjustment = _adjustment(levels, work, free, estimate, memory.reserve_ratio, config, now, due)
+    adjustment = _adjustment(levels, work, free, estimate, memory.reserve_ratio, config, now)
     ratio = adjustment.reserve_ratio
-    memory = replace(memory, reserve_ratio=ratio, adjusted_at=now if due else memory.adjusted_at)
+    memory = replace(memory, reserve_ratio=ratio, adjusted_at=memory.adjusted_at if estimate is None else now)
     small_free, large_free = split_free(ratio, levels.pool, free, work.small_used)
     startable = _startable(levels, work, small_free, large_free) if config.start_mode is StartMode.WHOLE_JOBS else ()
     result = DressResult(
         reserve_ratio=ratio, small_level=_small_level(levels, work, ratio, config, work.has_waited(config, now)),
         size_limit=size_limit(levels.pool, config.size_threshold), pool=levels.pool, free=free, small_free=small_free,
-        large_free=large_free, small_release=estimate.small, large_release=estimate.large,
-        small_pending=work.small.total, large_pending=work.large.total,
+        large_free=large_free, small_pending=work.small.total, large_pending=work.large.total,
         small_jobs=work.counts[0], large_jobs=work.counts[1], waiting_since=work.waiting_since,
         reason=adjustment.reason, message=adjustment.message, startable=startable, never_fits=work.never_fits,
-        estimator=estimate.name, phases_score=memory.phases_score, learned_score=memory.learned_score,
-        odd_tasks=estimate.odd_tasks, next_boundary=_next_boundary(work, memory, config, now),
+        estimator="learned" if learned_is_better(memory) else "phases",
+        phases_score=memory.phases_score, learned_score=memory.learned_score,
+        odd_tasks=0 if estimate is None else estimate.odd_tasks, next_boundary=_next_boundary(work, memory, config, now),
     )  # fmt: skip
     return result, memory
 
@@ -78,7 +80,6 @@ class _Estimate:
 
     small: FloatArray
     large: FloatArray
-    name: str
     odd_tasks: int
 
 
@@ -90,16 +91,16 @@ def _estimate(jobs: JobsPart, memory: DressMemory, config: DressConfig, now: flo
         learned_small, learned_large = by_families(outlook, config.horizon_seconds)
         memory = predict(memory, small + large, learned_small + learned_large, now, config.horizon_seconds)
     if learned_is_better(memory):
-        return _Estimate(*by_families(outlook, config.step_seconds), "learned", phases.odd), memory
-    return _Estimate(*by_phases(phases, now, config.step_seconds), "phases", phases.odd), memory
+        return _Estimate(*by_families(outlook, config.step_seconds), phases.odd), memory
+    return _Estimate(*by_phases(phases, now, config.step_seconds), phases.odd), memory
 
 
 def _adjustment(
-    levels: Levels, work: Work, free: FloatArray, estimate: _Estimate, ratio: float, config: DressConfig, now: float, due: bool
+    levels: Levels, work: Work, free: FloatArray, estimate: _Estimate | None, ratio: float, config: DressConfig, now: float
 ) -> Adjustment:  # fmt: skip
-    """Run Algorithm 3 if it is due, and apply the bound on the oldest large job's wait, which always holds."""
+    """Run Algorithm 3 if it is due and so has an `estimate`, and apply the bound on the oldest large job's wait, which always holds."""
     adjustment = Adjustment(ratio, "Unchanged", f"The reserve ratio stays at {ratio:.1%} until the next step.")
-    if due:
+    if estimate is not None:
         small_free, large_free = split_free(ratio, levels.pool, free, work.small_used)
         balance = Balance(
             levels.pool, small_free, large_free, estimate.small, estimate.large, work.small.total, work.large.total,

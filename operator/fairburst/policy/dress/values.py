@@ -153,12 +153,11 @@ class DressResult:
     size_limit: (R,) θ x pool.
     pool, free: (R,) Tot_R and A_c.
     small_free, large_free: (R,) A_c1, A_c2 under the new δ.
-    small_release, large_release: (R,) F_1, F_2 over the next step.
     small_pending, large_pending: (R,) P_1, P_2.
     reason, message: the branch of Algorithm 3 that was taken, and its numbers.
     startable: names of pending jobs that may start whole now, in order (WHOLE_JOBS).
     estimator: "phases" (Algorithms 1 and 2) or "learned"; phases_score, learned_score: see EstimatorScore.
-    odd_tasks: number of tasks left out because they ended before they started.
+    odd_tasks: number of tasks left out because they ended before they started; 0 between two steps, where no task is read.
     """
 
     reserve_ratio: float
@@ -168,8 +167,6 @@ class DressResult:
     free: FloatArray
     small_free: FloatArray
     large_free: FloatArray
-    small_release: FloatArray
-    large_release: FloatArray
     small_pending: FloatArray
     large_pending: FloatArray
     small_jobs: int
