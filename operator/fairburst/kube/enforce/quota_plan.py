@@ -19,6 +19,7 @@ from fairburst.bounds import bounded_amount
 from fairburst.kube.api.objects import Quantity
 from fairburst.kube.api.quota_objects import ResourceQuota
 from fairburst.kube.containment import Containment
+from fairburst.kube.enforce.quota_worth import ENTITLED_FACTOR, permits_twice, same_amount, usable_part, worth_lowering, worth_raising
 from fairburst.kube.enforce.slack import FIRST_PODS
 from fairburst.kube.names import (
     LANE_CLASSES,
@@ -35,10 +36,7 @@ SYSTEM_CLASSES = ("system-node-critical", "system-cluster-critical")
 QuotaKey = tuple[str, str]  # namespace, name
 PODS_KEY = "pods"  # counts pods that have not ended
 LOWER_AFTER_SECONDS = 10.0  # a small surplus is written only once it has lasted
-RAISE_FRACTION = 0.02  # raises below this part of the quota wait for the next one
-LOWER_FRACTION = 0.05
 # An entitlement moves with the demand of all other queues: for an idle queue only a large and lasting difference is written.
-ENTITLED_FACTOR = 2.0
 ENTITLED_SECONDS = 60.0
 ENTITLED_RAISED_SECONDS = 5.0  # a burst that opens frees room for idle queues: their quotas are not written while its pods are created
 
@@ -274,9 +272,9 @@ class QuotaPlanner:
             return self._entitled(target, want, have, now)
         units = {r: target.unit.get(r, 0.0) for r in want}
         raised = target.level if target.opening else want
-        worth = edited or any(_worth_raising(raised[r], have[r], units[r]) for r in want)
-        usable = have if target.exact else _usable(have, units)
-        worth = worth or any(_worth_lowering(want[r], usable[r], units[r], exact=target.exact) for r in want)
+        worth = edited or any(worth_raising(raised[r], have[r], units[r]) for r in want)
+        usable = have if target.exact else usable_part(have, units)
+        worth = worth or any(worth_lowering(want[r], usable[r], units[r], exact=target.exact) for r in want)
         due = -math.inf if worth else self._lowered_at(target.key, want, have, enforced, now)
         if now >= due:
             return self._write(target, want, have, stale=stale, rescope=rescope, has_pods=PODS_KEY in (quota.spec.hard or {}))
@@ -286,8 +284,8 @@ class QuotaPlanner:
         self, key: QuotaKey, want: Mapping[str, float], have: Mapping[str, float], enforced: Mapping[str, float], now: float
     ) -> float:
         """Return when a small difference will have lasted long enough; infinite, and forgotten, if there is none."""
-        differs = any(not _same(want[r], have[r]) for r in want)
-        differs |= any(not _same(have[r], enforced.get(r, math.inf)) for r in want if enforced)
+        differs = any(not same_amount(want[r], have[r]) for r in want)
+        differs |= any(not same_amount(have[r], enforced.get(r, math.inf)) for r in want if enforced)
         return _lasting(differs, self._surplus_since, key, now, LOWER_AFTER_SECONDS)
 
     def _renewal(self, target: QuotaTarget, quota: ResourceQuota) -> QuotaWrite:
@@ -303,9 +301,9 @@ class QuotaPlanner:
     def _entitled(self, target: QuotaTarget, want: Mapping[str, float], have: Mapping[str, float], now: float) -> QuotaWrite | float | None:
         """Return the same as `_difference` for a quota that may be larger than its target."""
         unit = target.unit
-        raised = any(_worth_raising(target.needed(r), have[r], unit.get(r, 0.0)) for r in want)
-        lowered = target.strict and any(_worth_lowering(want[r], have[r], unit.get(r, 0.0), exact=True) for r in want)
-        larger = _permits_twice(want, have, unit)
+        raised = any(worth_raising(target.needed(r), have[r], unit.get(r, 0.0)) for r in want)
+        lowered = target.strict and any(worth_lowering(want[r], have[r], unit.get(r, 0.0), exact=True) for r in want)
+        larger = permits_twice(want, have, unit)
         smaller = any(have[r] >= ENTITLED_FACTOR * want[r] + 1e-6 for r in want)
         due = min(
             _lasting(larger, self._entitled_since, target.key, now, ENTITLED_RAISED_SECONDS),
@@ -385,32 +383,3 @@ def _lasting(found: bool, since: dict[QuotaKey, float], quota: QuotaKey, now: fl
         return since.setdefault(quota, now) + seconds
     since.pop(quota, None)
     return math.inf
-
-
-def _usable(amount: Mapping[str, float], unit: Mapping[str, float]) -> dict[str, float]:
-    """Return the part of the amounts that pods of the size `unit` can use. A resource that they do not request is left as it is."""
-    pods = min((amount[resource] / each for resource, each in unit.items() if each > 0 and resource in amount), default=0.0)
-    return {resource: pods * unit[resource] if unit.get(resource, 0.0) > 0 else amount[resource] for resource in amount}
-
-
-def _permits_twice(want: Mapping[str, float], have: Mapping[str, float], unit: Mapping[str, float]) -> bool:
-    """Return whether `want` permits twice as many pods of the size `unit` as `have`; twice as much of a resource if no size is known.
-
-    An entitlement is a share of every resource. A queue that has its share of the processors would otherwise be raised for memory alone.
-    """
-    more, present = _usable(want, unit), _usable(have, unit)
-    sized = {resource for resource in want if unit.get(resource, 0.0) > 0} or want.keys()
-    return any(more[resource] >= ENTITLED_FACTOR * present[resource] > 0 for resource in sized)
-
-
-def _same(left: float, right: float) -> bool:
-    return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-6)
-
-
-def _worth_raising(want: float, have: float, unit: float) -> bool:
-    """Return whether the difference is a pod, or a visible part of the quota; any difference if no pod's size is known."""
-    return want - have > max(1e-6, min(0.999 * unit, RAISE_FRACTION * want) if unit > 0 else 1e-9 * want)
-
-
-def _worth_lowering(want: float, have: float, unit: float, *, exact: bool) -> bool:
-    return have - want > max(1e-6, 0.999 * unit, 0.0 if exact else LOWER_FRACTION * have)
