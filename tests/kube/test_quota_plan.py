@@ -311,6 +311,7 @@ def test_an_entitlement_counts_in_pods_a_share_of_unused_memory_alone_is_worth_n
         pytest.param(two(10, 10), (10, 80), False, id="memory that its pods cannot use"),
         pytest.param(two(10, 10), (80, 80), True, id="room for its pods"),
         pytest.param(two(10, 10), (11, 80), True, id="room for one pod"),
+        pytest.param(replace(two(10, 10), counted={"cpu": 2.0, "memory": 40 * GI}), (10, 80), True, id="memory that other pods of it use"),
         pytest.param(two(10, 10, exact=True), (10, 80), True, id="room is kept from it"),
         pytest.param(two(10, 10, entitled=(10, 10), strict=True), (10, 80), True, id="an armed burst relies on the room"),
     ],

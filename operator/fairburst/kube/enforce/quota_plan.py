@@ -273,7 +273,7 @@ class QuotaPlanner:
         units = {r: target.unit.get(r, 0.0) for r in want}
         raised = target.level if target.opening else want
         worth = edited or any(worth_raising(raised[r], have[r], units[r]) for r in want)
-        usable = have if target.exact else usable_part(have, units)
+        usable = have if target.exact else usable_part(have, units, target.counted)
         worth = worth or any(worth_lowering(want[r], usable[r], units[r], exact=target.exact) for r in want)
         due = -math.inf if worth else self._lowered_at(target.key, want, have, enforced, now)
         if now >= due:

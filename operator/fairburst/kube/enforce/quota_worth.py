@@ -13,10 +13,16 @@ LOWER_FRACTION = 0.05
 ENTITLED_FACTOR = 2.0  # by which an entitlement is larger or smaller than the quota before that is written
 
 
-def usable_part(amount: Mapping[str, float], unit: Mapping[str, float]) -> dict[str, float]:
-    """Return the part of the amounts that pods of the size `unit` can use. A resource that they do not request is left as it is."""
-    pods = min((amount[resource] / each for resource, each in unit.items() if each > 0 and resource in amount), default=0.0)
-    return {resource: pods * unit[resource] if unit.get(resource, 0.0) > 0 else amount[resource] for resource in amount}
+def usable_part(amount: Mapping[str, float], unit: Mapping[str, float], used: Mapping[str, float]) -> dict[str, float]:
+    """Return the part of the amounts that pods of the size `unit` can use. A resource that they do not request is left as it is.
+
+    What is `used`, and a pod more, is usable in any case: pods may be of several sizes, and `unit` has the largest of each resource.
+    """
+    pods = _pods_in(amount, unit)
+    return {
+        resource: most if (each := unit.get(resource, 0.0)) <= 0 else max(pods * each, min(most, used.get(resource, 0.0) + each))
+        for resource, most in amount.items()
+    }
 
 
 def permits_twice(want: Mapping[str, float], have: Mapping[str, float], unit: Mapping[str, float]) -> bool:
@@ -24,9 +30,14 @@ def permits_twice(want: Mapping[str, float], have: Mapping[str, float], unit: Ma
 
     An entitlement is a share of every resource. A queue that has its share of the processors would otherwise be raised for memory alone.
     """
-    more, present = usable_part(want, unit), usable_part(have, unit)
-    sized = {resource for resource in want if unit.get(resource, 0.0) > 0} or want.keys()
-    return any(more[resource] >= ENTITLED_FACTOR * present[resource] > 0 for resource in sized)
+    if not any(each > 0 for each in unit.values()):
+        return any(want[resource] >= ENTITLED_FACTOR * have[resource] > 0 for resource in want)
+    return _pods_in(want, unit) >= ENTITLED_FACTOR * _pods_in(have, unit) > 0
+
+
+def _pods_in(amount: Mapping[str, float], unit: Mapping[str, float]) -> float:
+    """Return how many pods of the size `unit` the amounts hold, as a fraction; 0 if no size is known."""
+    return min((amount[resource] / each for resource, each in unit.items() if each > 0 and resource in amount), default=0.0)
 
 
 def same_amount(left: float, right: float) -> bool:
