@@ -116,6 +116,8 @@ class _Names:
 class _NoCollector:
     """Stands in for the module `gc`: frozen caches would outlive their run."""
 
+    isenabled, enable, disable = staticmethod(gc.isenabled), staticmethod(gc.enable), staticmethod(gc.disable)
+
     def freeze(self) -> None:
         """Do nothing."""
 
