@@ -22,6 +22,7 @@ from fairburst.config import RoundConfig
 from fairburst.kube.engine import Engine
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.policy.arrays import FloatArray
+from fairburst.policy.drf import row_any_short
 from fairburst.telemetry.log import event
 from fairburst.telemetry.metrics import Metrics
 
@@ -31,7 +32,7 @@ RETRY_SECONDS = 1.0  # after a round with a failed write
 QUIET_SECONDS = 10.0  # after a failed write a round plans the same again, which is not logged
 UNREADY_AFTER = 3  # failed rounds in a row
 PAUSE_RATIO = 9.0  # pause after a round, as a multiple of its length: rounds take a tenth of a core at most
-CALM_PAUSE_RATIO = 19.0  # the same after a round without writes: where events change no decision, rounds take a twentieth
+CALM_PAUSE_RATIO = 19.0  # the same after a round without writes in which every queue is given what it wants: they take a twentieth
 LONGEST_PAUSE_SECONDS = 0.25  # bounds that pause after a long round, so that events do not wait longer
 CLOCK = time.time
 
@@ -179,7 +180,7 @@ class SchedulingLoop:
             planned = time.monotonic()
             self._rest_until = planned + min(planned - started, self._config.debounce_milliseconds / 2000)
             self._pause(started, planned, PAUSE_RATIO)
-        if not plan.written_namespaces():
+        if not plan.written_namespaces() and _all_given(plan):
             self._pause(started, planned, CALM_PAUSE_RATIO)
         plan.since = since
         ok = await self._send(plan)
@@ -223,6 +224,11 @@ class SchedulingLoop:
         )
         for entry, what in plan.events:
             event(logger, logging.INFO, "decision", queue=entry.qualified_name, kind=what.kind.value, message=what.message)
+
+
+def _all_given(plan: RoundPlan) -> bool:
+    """Return whether the decision gives every queue what it wants: no one waits for the next."""
+    return not row_any_short(plan.result.allocation, plan.snapshot.demand).any()
 
 
 def _dominant(amount: FloatArray, capacity: FloatArray) -> float:
