@@ -75,8 +75,8 @@ class Work:
 
     def namespace(self, number: int) -> str:
         """Return the namespace of the throughput queue that has the pod of this number."""
-        batch = number % self.batch
-        return f"ns-{batch + batch // 9 + 1}"
+        queue = number % self.batch
+        return f"ns-{queue + queue // 9 + 1}"
 
     @property
     def batch(self) -> int:

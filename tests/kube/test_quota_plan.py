@@ -12,7 +12,7 @@ from fairburst.kube.api.objects import OwnerReference
 from fairburst.kube.api.quota_objects import ResourceQuota, ScopeSelector, ScopeSelectorTerm
 from fairburst.kube.enforce.quota_plan import QuotaPlanner, QuotaTarget, QuotaWrite, WriteOrder, amounts, quota_body, quota_key, resource_of
 from fairburst.kube.names import QUOTA_NAME
-from tests.support.objects import quota
+from tests.support.objects import GI, quota
 
 
 def target(
@@ -282,9 +282,6 @@ def test_an_entitlement_that_stays_too_large_is_lowered_after_a_while() -> None:
     assert plan([entitled(4.0, 10.0)], [stored("30")], 140.0, planner) == ([], 200.0)
     (write,), _ = plan([entitled(4.0, 10.0)], [stored("30")], 200.0, planner)
     assert write.hard == {"requests.cpu": "10"}
-
-
-GI = 2.0**30
 
 
 def two(cpu: float, memory: float, *, entitled: tuple[float, float] | None = None, **more: bool) -> QuotaTarget:

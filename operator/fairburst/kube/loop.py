@@ -173,25 +173,22 @@ class SchedulingLoop:
         self._urgent.clear()
         started = time.monotonic()
         since, self._first_event = min(self._first_event, started), math.inf
+        ratio = PAUSE_RATIO
         try:
             with uncollected():
                 plan = self._engine.round(self._view, CLOCK(), started)
+            if not plan.written_namespaces() and _all_given(plan):
+                ratio = CALM_PAUSE_RATIO
         finally:  # a failed round has blocked the event loop as well
             planned = time.monotonic()
             self._rest_until = planned + min(planned - started, self._config.debounce_milliseconds / 2000)
-            self._pause(started, planned, PAUSE_RATIO)
-        if not plan.written_namespaces() and _all_given(plan):
-            self._pause(started, planned, CALM_PAUSE_RATIO)
+            self._paused_until = planned + min(ratio * (planned - started), LONGEST_PAUSE_SECONDS)
         plan.since = since
         ok = await self._send(plan)
         self._observe(plan, started, planned, ok=ok)
         if self.after_round is not None:
             self.after_round(plan)
         return plan.due if ok else min(plan.due, time.monotonic() + RETRY_SECONDS)
-
-    def _pause(self, started: float, planned: float, ratio: float) -> None:
-        """Note until when the next round waits, if no event is urgent."""
-        self._paused_until = planned + min(ratio * (planned - started), LONGEST_PAUSE_SECONDS)
 
     def _observe(self, plan: RoundPlan, started: float, planned: float, *, ok: bool) -> None:
         metrics, snapshot = self._metrics, plan.snapshot

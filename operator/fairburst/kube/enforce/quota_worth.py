@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from fairburst.kube.usage.pod_counts import pods_in
+
 RAISE_FRACTION = 0.02  # raises below this part of the quota wait for the next one
 LOWER_FRACTION = 0.05
 ENTITLED_FACTOR = 2.0  # by which an entitlement is larger or smaller than the quota before that is written
@@ -18,7 +20,7 @@ def usable_part(amount: Mapping[str, float], unit: Mapping[str, float], used: Ma
 
     What is `used`, and a pod more, is usable in any case: pods may be of several sizes, and `unit` has the largest of each resource.
     """
-    pods = _pods_in(amount, unit)
+    pods = pods_in(amount, unit)
     return {
         resource: most if (each := unit.get(resource, 0.0)) <= 0 else max(pods * each, min(most, used.get(resource, 0.0) + each))
         for resource, most in amount.items()
@@ -32,12 +34,7 @@ def permits_twice(want: Mapping[str, float], have: Mapping[str, float], unit: Ma
     """
     if not any(each > 0 for each in unit.values()):
         return any(want[resource] >= ENTITLED_FACTOR * have[resource] > 0 for resource in want)
-    return _pods_in(want, unit) >= ENTITLED_FACTOR * _pods_in(have, unit) > 0
-
-
-def _pods_in(amount: Mapping[str, float], unit: Mapping[str, float]) -> float:
-    """Return how many pods of the size `unit` the amounts hold, as a fraction; 0 if no size is known."""
-    return min((amount[resource] / each for resource, each in unit.items() if each > 0 and resource in amount), default=0.0)
+    return pods_in(want, unit) >= ENTITLED_FACTOR * pods_in(have, unit) > 0
 
 
 def same_amount(left: float, right: float) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 
 from fairburst.kube.api.quota_objects import ResourceQuota
@@ -10,6 +9,7 @@ from fairburst.kube.enforce.division import largest
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.quota_plan import is_full
 from fairburst.kube.enforce.slack import Use
+from fairburst.kube.usage.pod_counts import pods_in
 from fairburst.kube.usage.pod_usage import NamespaceUsage
 
 
@@ -32,15 +32,9 @@ def use_of(
     else:
         full = any(is_full(quota, largest(quota, usage, item.unit)) for quota in quotas)
     return Use(
-        short=fewest({name: amount - bound[name] for name, amount in level.items()}, item.unit),
-        missing=fewest({name: amount - usage.stored.get(name, 0.0) for name, amount in level.items()}, item.unit),
-        room=fewest(room, item.unit),
+        short=pods_in({name: amount - bound[name] for name, amount in level.items()}, item.unit),
+        missing=pods_in({name: amount - usage.stored.get(name, 0.0) for name, amount in level.items()}, item.unit),
+        room=pods_in(room, item.unit),
         full=full,
-        level=fewest(level, item.unit),
+        level=pods_in(level, item.unit),
     )
-
-
-def fewest(amount: Mapping[str, float], unit: Mapping[str, float]) -> float:
-    """Return the amount in pods of the size `unit`, by the scarcest resource; negative if one is overdrawn, 0 without a size."""
-    found = min((amount.get(name, 0.0) / size for name, size in unit.items() if size > 0), default=0.0)
-    return found if math.isfinite(found) else 0.0

@@ -17,7 +17,8 @@ from fairburst.kube.rounds.governing import GoverningQueues
 from fairburst.kube.rounds.next_starts import NextStarts
 from fairburst.kube.rounds.view import ClusterView
 from fairburst.kube.times import to_epoch
-from fairburst.kube.usage.demand import GROWTH_FRACTION, NamespaceDemand, namespace_demand
+from fairburst.kube.usage.demand import NamespaceDemand, growth_step, namespace_demand
+from fairburst.kube.usage.pod_counts import pods_in
 from fairburst.kube.usage.pod_defaults import PodDefaults
 from fairburst.kube.usage.port_demand import NodesFor
 from fairburst.kube.usage.waiting_pods import waiting_lines, waiting_pods
@@ -181,7 +182,7 @@ class DemandTable:
             self.demand[row, column] = max(bounded_amount(wanted.placeable.get(resource, 0.0) + waits) - left, used)
             self.unit[row, column] = wanted.unit.get(resource, 0.0)
         lacking = sum(owner.wanted - owner.existing for owner in wanted.lacking)
-        grows = max(1.0, GROWTH_FRACTION * running.pods // 1) if running.unannounced else 0.0
+        grows = growth_step(running.pods, 1.0) if running.unannounced else 0.0
         self.pods[row] = running.pods + lacking + grows
         lines = waiting_lines(wanted, view.pods.resources)
         if lines is not None or row in self._listed:
@@ -197,8 +198,7 @@ def fitting_beside(left: Mapping[str, float], fitting: Callable[[Mapping[str, fl
 
     def found(requests: Mapping[str, float]) -> float:
         here = fitting(requests)
-        there = min((left.get(resource, 0.0) / amount for resource, amount in requests.items() if amount > 0), default=0.0)
-        return here + round(there) if here >= 1 else here
+        return here + round(pods_in(left, requests)) if here >= 1 else here
 
     return found
 

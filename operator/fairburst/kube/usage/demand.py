@@ -310,7 +310,7 @@ def _add_unannounced(
         unannounced = stored - announced.get(resource, 0.0)
         if unannounced > 1e-9 * stored:
             result.created.add(None)
-            step = _step(unannounced, result.unit.get(resource, 0.0)) if usage.unannounced and grows else 0.0
+            step = growth_step(unannounced, result.unit.get(resource, 0.0)) if usage.unannounced and grows else 0.0
             without_node = min(max(stuck.amounts.get(resource, 0.0), 0.0), unannounced)
             if without_node > 1e-9 * stored:
                 result.note_no_node("", "pods without a known controller", stuck.largest, stuck.missing if not stuck.largest else "")
@@ -322,6 +322,6 @@ def _add_unannounced(
         result.waiting.clear()
 
 
-def _step(unannounced: float, unit: float) -> float:
+def growth_step(unannounced: float, unit: float) -> float:
     """Return the step of unannounced work, in whole pods of the size `unit`: levels are whole pods and would never meet a part of one."""
     return max(1.0, math.floor(GROWTH_FRACTION * unannounced / unit + TOLERANCE)) * unit if unit > 0 else GROWTH_FRACTION * unannounced
