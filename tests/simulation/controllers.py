@@ -1,7 +1,7 @@
 """The rest of a cluster: Job controller, scheduler, kubelets, quota controller, garbage collector and namespace controller.
 
 Each looks at the whole cluster a moment after something has changed, which is fast enough for tens of objects. Refused Jobs back off as
-in Kubernetes, and try again at once when their object changes.
+in Kubernetes. They try again at once when their spec changes, and a second after any other change of their object or of their pods.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from tests.simulation.resources import (
 
 STEP_SECONDS = 0.1
 BACKOFF_SECONDS = (1.0, 60.0)
+BATCH_SECONDS = 1.0  # syncJobBatchPeriod of the Job controller
 SECONDS_ANNOTATION = "simulation/seconds"  # how long a pod runs
 MOST_POD_STARTS = 20  # of one Job in one sync
 OWNERS = (*QUEUES, JOBS)
@@ -39,11 +40,10 @@ OWNERS = (*QUEUES, JOBS)
 
 @dataclass
 class _Retry:
-    """The next attempt of a refused Job, and its version when it was refused."""
+    """The next attempt of a refused Job, and the last pause before one."""
 
     at: float
     delay: float
-    version: str
 
 
 @dataclass
@@ -92,6 +92,7 @@ class Controllers:
             self._dirty = True
         if write.collection in {PODS, NODES}:
             self._kubelets_due = True
+        self._try_again(write, now)
         if write.collection == PODS and (write.new is None or quotas.is_released(write.new)):
             pod = write.new or write.old or {}
             for quota in self.server.of(QUOTAS, pod["metadata"]["namespace"]):
@@ -102,6 +103,20 @@ class Controllers:
         if write.old is None or write.old["spec"] != write.new["spec"]:
             key = write.namespace, write.new["metadata"]["name"]
             self._recounts.setdefault(key, now + self.source.uniform(0.05, 2.0))
+
+    def _try_again(self, write: Write, now: float) -> None:
+        """Let refused Jobs try again that this write concerns."""
+        changed = write.new or write.old or {}
+        if write.collection == PODS:
+            again = dict.fromkeys((owner["uid"] for owner in changed["metadata"].get("ownerReferences") or ()), now + BATCH_SECONDS)
+        elif write.collection == JOBS and write.old is not None:
+            same = write.old["metadata"].get("generation") == changed["metadata"].get("generation")
+            again = {changed["metadata"]["uid"]: now + BATCH_SECONDS if same else now}
+        else:
+            return
+        for uid, at in again.items():
+            if uid in self._retries:
+                self._retries[uid].at = min(self._retries[uid].at, at)
 
     def _quota_controller(self, now: float) -> None:
         for key in [key for key, at in self._recounts.items() if at <= now]:
@@ -189,15 +204,14 @@ class Controllers:
         """Create pods until one is refused; return their number."""
         uid = job["metadata"]["uid"]
         retry = self._retries.get(uid)
-        mark = str(job["metadata"].get("generation")) + str(job["metadata"].get("annotations"))
-        if missing <= 0 or (retry is not None and retry.at > now and retry.version == mark):
+        if missing <= 0 or (retry is not None and retry.at > now):
             return 0
         for created in range(min(missing, MOST_POD_STARTS)):
             try:
                 self.server.create(PODS, self._pod(job), "job-controller")
             except Refused:
                 delay = BACKOFF_SECONDS[0] if retry is None else min(2 * retry.delay, BACKOFF_SECONDS[1])
-                self._retries[uid] = _Retry(now + delay, delay, mark)
+                self._retries[uid] = _Retry(now + delay, delay)
                 return created
         self._retries.pop(uid, None)
         self._dirty = True
