@@ -109,6 +109,12 @@ def test_small_changes_wait(have: str, level: float, unit: float, written: bool)
     assert bool(writes) is written
 
 
+def test_a_small_surplus_is_written_at_once_where_head_room_is_used() -> None:
+    (write,), _ = plan([replace(target(77), strict=True)], [stored("80")])
+    assert write.hard == {"requests.cpu": "78"}
+    assert plan([replace(target(78.5), strict=True)], [stored("80")])[0] == [], "less than a pod"
+
+
 def test_a_small_surplus_is_written_once_it_has_lasted() -> None:
     planner = QuotaPlanner("default", 1.0)
     assert plan([target(77)], [stored("80")], 100.0, planner) == ([], 110.0)

@@ -14,7 +14,7 @@ from fairburst.kube.enforce.slack_use import use_of
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.kube.usage.pod_index import PodIndex
-from tests.support.objects import World, pod, quota, requesting
+from tests.support.objects import World, job, pod, quota, requesting
 
 LEVEL = {"cpu": 20.0}
 
@@ -61,3 +61,22 @@ def test_a_full_part_stops_work_as_a_full_namespace_does(quotas: list[ResourceQu
     use = use_of(item, LEVEL, pods.namespace("batch"), quotas, {"cpu": 20.0}, {})
     assert use is not None
     assert (use.short, use.full) == (7.0, full)
+
+
+@pytest.mark.parametrize("head_room", [10, 0])
+def test_a_quota_sinks_by_a_few_pods_at_once_where_they_take_head_room(head_room: int) -> None:
+    """What nodes have room for keeps others waiting for nothing, so a smaller quota can wait there."""
+    world = World(f"pool: {{headRoomPercent: {head_room}}}")
+    world.queue("ThroughputQueue", "batch")
+    world.controller("Job", None, job("batch", "work", 200, requesting("1", "1Gi")))
+    for number in range(60):
+        world.put(pod("batch", f"work-{number}", requesting("1", "1Gi"), node="node-0", phase="Running", owner=("Job", "work")))
+    world.settle()
+    right = world.quotas["batch", "fairburst"]
+    level = float(world.hard("batch")["requests.cpu"])
+    larger = quota("batch", {**world.hard("batch"), "requests.cpu": f"{level + 2.5:g}"}, {"requests.cpu": "60"})
+    larger.metadata = right.metadata
+    world.quotas["batch", "fairburst"] = larger
+    world.view.changed_namespaces.add("batch")
+    written = {write.hard["requests.cpu"] for write in world.plan().quota_writes}
+    assert written == ({f"{level:g}"} if head_room else set())

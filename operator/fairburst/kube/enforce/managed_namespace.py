@@ -24,8 +24,9 @@ class ManagedNamespace:
 
     `namespace`: its name; the space of one queue if it has several. `lanes`: for the default queue, the lanes of the others.
     `unit`: the largest pod for which the quota always leaves room, by resource. `held_back`: room is kept from it for another's burst.
-    `slack`: pods of that size above its level. `entitled`: amounts that it may use at once if it demands more; `bound_by_burst`: an armed
-    burst limits these. `slots`: its greatest number of pods; None: any number.
+    `slack`: pods of that size above its level; `takes_head_room`: its level limits it, and the pool's head-room is used.
+    `entitled`: amounts that it may use at once if it demands more; `bound_by_burst`: an armed burst limits these.
+    `slots`: its greatest number of pods; None: any number.
     `parts`: how a queue in Suspend mode divides its level by the size of Jobs. `mode`: that of its queue; without a queue the quota holds
     the namespace at the floor. `quota_key`: the quota that holds it, the namespace quota or that of its queue's lane. `quota_keys`: all
     quotas that its pods count for, if they exist.
@@ -40,6 +41,7 @@ class ManagedNamespace:
     obstacles: list[Obstacle]
     held_back: bool = False
     slack: float = FIRST_PODS
+    takes_head_room: bool = False
     entitled: FloatArray | None = None
     bound_by_burst: bool = False
     slots: int | None = None

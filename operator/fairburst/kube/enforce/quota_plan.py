@@ -109,7 +109,7 @@ class QuotaTarget:
     """The amounts that one quota (`name`) of a namespace should permit, by resource, in resource units.
 
     `level`: from the core, not below the floor. `unit`: the largest pod's requests. `slack`: pods of that size above the level.
-    `entitled`: least amounts to admit before a level follows; never urgent. `strict`: a quota above its target is lowered at once.
+    `entitled`: least amounts to admit before a level follows; never urgent. `strict`: a quota a pod above its target is lowered at once.
     `notes`: annotations that it should carry, None for those to remove. `renews`: whether they alone are worth a write.
     `recount`: its spec should change by the least amount, so that the quota controller counts its pods again.
     `counted`: requests of the existing pods, written as `used` with a new key.
@@ -274,7 +274,7 @@ class QuotaPlanner:
         raised = target.level if target.opening else want
         worth = edited or any(worth_raising(raised[r], have[r], units[r]) for r in want)
         usable = have if target.exact else usable_part(have, units, target.counted)
-        worth = worth or any(worth_lowering(want[r], usable[r], units[r], exact=target.exact) for r in want)
+        worth = worth or any(worth_lowering(want[r], usable[r], units[r], exact=target.exact or target.strict) for r in want)
         due = -math.inf if worth else self._lowered_at(target.key, want, have, enforced, now)
         if now >= due:
             return self._write(target, want, have, stale=stale, rescope=rescope, has_pods=PODS_KEY in (quota.spec.hard or {}))

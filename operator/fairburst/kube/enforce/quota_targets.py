@@ -42,7 +42,7 @@ def namespace_quota_target(
         opening=opening,
         slack=item.slack,
         entitled=entitled,
-        strict=item.bound_by_burst,
+        strict=item.bound_by_burst or item.takes_head_room,
         pods=item.slots,
         counted_pods=pods,
         scope=default_scope(lanes) if name == QUOTA_NAME else SCOPES[name],

@@ -23,6 +23,7 @@ FORGET_SECONDS = 60.0
 RATE_SECONDS = 60.0  # time over which ends are averaged
 STEERED_SECONDS = 1.0  # between two observations of a slack that changes
 CALM_SECONDS = 10.0  # and of one that does not, because the room in the pool may change without an event of the queue
+OWED_SECONDS = 2.0  # at most so long a use of the whole level is owed: pods that end together leave it unused for about as long
 SOON_SECONDS = 20.0  # the slack is at most the pods that end within this time: a Job that starts early must not wait for long-running pods
 
 
@@ -30,8 +31,8 @@ SOON_SECONDS = 20.0  # the slack is at most the pods that end within this time: 
 class Use:
     """The present use of one quota, in pods of the queue's largest size.
 
-    short: the level minus the bound pods. missing: the level minus the existing pods. room: pods for which the pool has room (negative:
-    head-room is being used). full: the quota admits no further pod. level: the level, and the upper bound of the slack.
+    short: the level minus the bound pods. missing: the level minus the existing pods. room: pods for which the pool has room beside its
+    head-room. full: the quota admits no further pod. level: the level, and the upper bound of the slack.
     """
 
     short: float
@@ -40,6 +41,11 @@ class Use:
     full: bool
     level: float
 
+    @property
+    def takes_head_room(self) -> bool:
+        """Whether pods of the pool use its head-room."""
+        return self.room <= -0.5
+
 
 @dataclass(slots=True)
 class _Slack:
@@ -47,6 +53,8 @@ class _Slack:
     as_of: float
     error: float = 0.0
     level: float = 0.0
+    over: float = 0.0  # pods in the head-room that the integral leaves out, because the slack is below them already
+    owed: float = 0.0  # these in pods x seconds, less the later shortfalls that they have made up for
     full_at: float = -math.inf
     idle_least: float = math.inf  # fewest pods that waited for room in this window
     window_from: float = 0.0
@@ -93,8 +101,9 @@ class SlackControl:
             if use is None:
                 return FIRST_PODS
             state = self._slack[quota] = _Slack(FIRST_PODS, now, level=use.level, window_from=now)
-        state.pods += GAIN * state.error * max(0.0, now - state.as_of)
+        _integrate(state, max(0.0, now - state.as_of))
         if use is None:
+            state.over, state.owed = 0.0, 0.0
             state.error, state.window_from, state.idle_least, state.calm = 0.0, now, math.inf, True
             if now - state.as_of > FORGET_SECONDS:
                 del self._slack[quota]
@@ -109,6 +118,8 @@ class SlackControl:
         most = max(FIRST_PODS, min(use.level, SOON_SECONDS * self.ends_a_second(quota, now)))
         state.pods = min(max(state.pods, 0.0), most)
         state.error = _error(use, state, now)
+        state.over = max(0.0, -use.short) if use.takes_head_room and state.error == 0 else 0.0
+        state.owed = min(state.owed, OWED_SECONDS * use.level)
         at_bound = state.pods >= most if state.error > 0 else state.pods <= 0
         state.calm = state.pods <= FIRST_PODS and (state.error == 0 or at_bound)
         return self.pods(quota)
@@ -144,13 +155,21 @@ class SlackControl:
             state.window_from, state.idle_least = now, waiting
 
 
+def _integrate(state: _Slack, seconds: float) -> None:
+    """Change the slack by what has been short since the last observation. A shortfall first makes up for what is owed."""
+    short = state.error * seconds
+    paid = min(max(short, 0.0), state.owed)
+    state.owed += state.over * seconds - paid
+    state.pods += GAIN * (short - paid)
+
+
 def _error(use: Use, state: _Slack, now: float) -> float:
     """Return the value to integrate until the next round (anti-windup): only shortfalls that more slack can repair."""
     if use.short >= 0:
         # More pods help those that wait only while nodes have room: then the scheduler is slow.
         mendable = min(use.short, max(use.missing, use.room, 0.0))
         return mendable if now <= state.full_at + PRESSED_SECONDS else 0.0
-    if use.room >= 0 and state.pods <= FIRST_PODS:  # less than one pod only for head-room: on full nodes a waiting pod keeps them full
+    if not use.takes_head_room and state.pods <= FIRST_PODS:  # on full nodes a pod that waits keeps them full
         return 0.0
     # Pods above level and slack belong to an earlier, higher level: they end by themselves.
     return use.short if -use.short <= state.pods + FIRST_PODS else 0.0

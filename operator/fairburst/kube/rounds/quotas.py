@@ -80,6 +80,7 @@ class QuotaRounds:
             quotas = [quota for key in item.quota_keys if (quota := round_.view.quotas.get(key)) is not None]
             use = use_of(item, level, round_.view.pods.namespace(item.namespace), quotas, room, uncharged.get(item.namespace, {}))
             item.slack = self.slack.observe((item.namespace, QUOTA_NAME), use, round_.now)
+            item.takes_head_room = use is not None and use.takes_head_room
             if (pause := self.slack.pause((item.namespace, QUOTA_NAME))) is not None:
                 self._look(item.namespace, round_.now + pause, round_.now)
 
