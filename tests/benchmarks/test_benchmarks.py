@@ -24,6 +24,7 @@ from fairburst.kube.views.status_plan import StatusPlanner
 from fairburst.policy.decide import decide
 from fairburst.policy.drf import fill
 from fairburst.policy.paf.transfer import transfer_slots
+from tests.support.costs import fastest, ratios_of
 
 TINY: dict[str, Callable[[], Iterator[Measurement]]] = {
     "decide_round": lambda: policy.round_of(12, None, None),
@@ -93,16 +94,6 @@ def test_the_papers_heaps_divide_slots_as_the_core_does() -> None:
         assert found == pytest.approx(reference, abs=1e-9)
 
 
-def fastest(run: Callable[[], object], repeats: int = 5) -> float:
-    """Return the least processor seconds of some runs, which busy neighbours change least."""
-    samples = []
-    for _ in range(repeats):
-        begin = time.process_time()
-        run()
-        samples.append(time.process_time() - begin)
-    return min(samples)
-
-
 def test_a_round_of_arrays_is_several_times_faster_than_the_plain_division_alone() -> None:
     snapshot = policy.make_snapshot(4_000, 6, True)
     memory = policy.settled(snapshot)
@@ -145,11 +136,9 @@ def test_a_round_of_the_engine_over_four_times_the_queues_takes_no_more_than_fiv
     kind: str, hard: float, settled_pools: Callable[[float], list[rounds.Pool]]
 ) -> None:  # fmt: skip
     pools = settled_pools(hard)
-    # Other processes take the cache from the larger pool more than from the smaller one: the least of a few ratios is the cost itself.
-    ratios, most = list[float](), 2.2**2  # twice the queues at most 2.2 times the cost; a quadratic step would make it 16
-    while len(ratios) < 4 and min(ratios, default=math.inf) >= most:
-        few, many = (fastest(lambda pool=pool: rounds.KINDS[kind](pool)) for pool in pools)  # type: ignore[misc]
-        ratios.append(many / few)
+    most = 2.2**2  # twice the queues at most 2.2 times the cost; a quadratic step would make it 16
+    few, many = (functools.partial(rounds.KINDS[kind], pool) for pool in pools)
+    ratios = ratios_of(many, few, most)
     assert min(ratios) < most, ratios
 
 

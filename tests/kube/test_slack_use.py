@@ -65,7 +65,7 @@ def test_a_full_part_stops_work_as_a_full_namespace_does(quotas: list[ResourceQu
 
 @pytest.mark.parametrize("head_room", [10, 0])
 def test_a_quota_sinks_by_a_few_pods_at_once_where_they_take_head_room(head_room: int) -> None:
-    """What nodes have room for keeps others waiting for nothing, so a smaller quota can wait there."""
+    """Without head-room no other work waits for these places, so the write can wait."""
     world = World(f"pool: {{headRoomPercent: {head_room}}}")
     world.queue("ThroughputQueue", "batch")
     world.controller("Job", None, job("batch", "work", 200, requesting("1", "1Gi")))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -16,6 +14,7 @@ from fairburst.policy.hard_queue import HardQueue
 from fairburst.policy.model import GuaranteeClass, Memory, Periodic, PolicyConfig, QueueSpec, Sporadic
 from fairburst.policy.profile import HardQueues
 from tests.policy.test_resource_condition import random_queue
+from tests.support.costs import ratios_of
 from tests.support.policy import latency, snapshot, throughput
 
 START = 1_000.0
@@ -46,24 +45,11 @@ def one_change(count: int) -> Callable[[], None]:
     return change
 
 
-def least_time(action: Callable[[], None]) -> float:
-    """Processor seconds."""
-    times = []
-    for _ in range(5):
-        begun = time.process_time()
-        action()
-        times.append(time.process_time() - begun)
-    return min(times)
-
-
 def test_twice_the_hard_queues_cost_about_twice_as_much() -> None:
     """A test of every promise with its whole profile at each change would make it four times."""
     few, many = one_change(1_000), one_change(2_000)
     few()
-    # Other processes take the cache from the larger set more than from the smaller one: the least of a few ratios is the cost itself.
-    ratios = list[float]()
-    while len(ratios) < 4 and min(ratios, default=math.inf) > 2.5:
-        ratios.append(least_time(many) / least_time(few))
+    ratios = ratios_of(many, few, 2.5)
     assert min(ratios) <= 2.5, ratios
 
 
