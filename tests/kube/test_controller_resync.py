@@ -196,6 +196,18 @@ def test_many_controllers_that_were_not_refused_are_left_alone_as_long_as_their_
     assert len(plan(planner, room, patient + 1.0)[0]) == MOST_AWAITED
 
 
+@pytest.mark.parametrize("lacks_pods_elsewhere", [True, False])
+def test_the_queue_of_the_workers_is_as_long_as_the_controllers_that_lack_pods_now(lacks_pods_elsewhere: bool) -> None:
+    """Those of a namespace that lack none any more no longer count, and one that goes on lacking them counts once."""
+    planner, many, one = ResyncPlanner(), [lacking(uid=f"j{number}") for number in range(1_000)], lacking(uid="one")
+    planner.plan({"many": quota(*many, free=1e6), "one": quota(one, free=1.0)}, 0.0)
+    planner.plan({"many": [] if not lacks_pods_elsewhere else quota(*many, free=1e6), "one": quota(one, free=1.0)}, 0.1)
+    patient = GRACE_SECONDS + (len(many) - MOST_AWAITED) / SERVED_A_SECOND
+    assert planner.plan({"one": quota(one, free=1.0)}, GRACE_SECONDS + 0.1)[0] == ([] if lacks_pods_elsewhere else [one])
+    if lacks_pods_elsewhere:
+        assert planner.plan({"one": quota(one, free=1.0)}, patient + 1.0)[0] == [one]
+
+
 def test_a_job_that_its_controller_has_not_reached_is_left_alone_and_has_its_grace_from_then_on() -> None:
     planner, new = ResyncPlanner(), lacking(0, reached=False)
     assert plan(planner, quota(new, free=1.0), 0.0) == ([], UNREACHED_SECONDS)

@@ -82,18 +82,25 @@ def add_to_rows(matrix: FloatArray, rows: IntArray, values: FloatArray) -> None:
 
 def row_maximum(matrix: FloatArray) -> FloatArray:
     """(N,) maximum of each row."""
-    result: FloatArray = matrix.max(axis=1)
+    result = matrix[:, 0].copy()
+    for column in range(1, matrix.shape[1]):
+        np.maximum(result, matrix[:, column], out=result)
     return result
 
 
 def row_any(mask: BoolArray) -> BoolArray:
     """(N,) whether any column of the row is true."""
-    return np.asarray(mask.any(axis=1))
+    result = np.zeros(len(mask), dtype=bool)
+    for column in range(mask.shape[1]):
+        result |= mask[:, column]
+    return result
 
 
 def row_minimum(matrix: FloatArray) -> FloatArray:
     """(N,) minimum of each row."""
-    result: FloatArray = matrix.min(axis=1)
+    result = matrix[:, 0].copy()
+    for column in range(1, matrix.shape[1]):
+        np.minimum(result, matrix[:, column], out=result)
     return result
 
 

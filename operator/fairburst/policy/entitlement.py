@@ -10,7 +10,7 @@ import numpy as np
 
 from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.declared import Declared
-from fairburst.policy.drf import column_sum, inverse_capacity, row_any_short
+from fairburst.policy.drf import by_resource, column_sum, inverse_capacity, put_rows, row_any, row_any_short, row_maximum, take_rows
 from fairburst.policy.model import ClusterSnapshot, Memory, RoundResult
 from fairburst.policy.table import ELASTIC, NOT_ADMITTED
 from fairburst.policy.tolerance import SMALLEST, TOLERANCE
@@ -37,27 +37,29 @@ def entitlements(result: RoundResult, snapshot: ClusterSnapshot, memory: Memory)
     O(M log M + M K) for M queues with a demand; idle queues of one weight share one solution.
     Checked in tests/properties/test_entitlement.py.
     """
-    level, allocation, capacity, columns = result.level, result.allocation, snapshot.live_capacity, memory.columns
+    capacity, columns = snapshot.live_capacity, memory.columns
     if columns is None:
-        return level, False
+        return result.level, False
     declared = columns.declared
+    level, allocation, demand = by_resource(result.level), by_resource(result.allocation), by_resource(snapshot.demand)
     elastic = (columns.guarantee == ELASTIC) & ~declared.latency & ~declared.suspended
-    met = elastic & ~row_any_short(allocation, _limited(snapshot.demand, declared))
+    met = elastic & ~row_any_short(allocation, _limited(demand, declared))
     if result.held_back is not None:
         met &= ~result.held_back
     if not met.any():
         return level, False
-    first_served = ~elastic & (columns.guarantee != NOT_ADMITTED)
-    left = np.maximum(capacity - column_sum(allocation[first_served]), 0.0)
-    wanted = np.maximum(snapshot.demand, allocation)[elastic]
-    share = _share_if_backlogged(wanted, declared.weight[elastic], left, capacity, met[elastic])
-    entitled = level.copy()
-    rows = np.flatnonzero(elastic)[met[elastic]]
-    entitled[rows] = np.maximum(level[rows], share[:, None] * capacity)
-    entitled[rows] = np.maximum(_limited(entitled, declared)[rows], level[rows])
+    others = np.flatnonzero(~elastic)
+    first_served = np.flatnonzero(~elastic & (columns.guarantee != NOT_ADMITTED))
+    left = np.maximum(capacity - column_sum(take_rows(allocation, first_served)), 0.0)
+    sharing, rows = np.flatnonzero(elastic), np.flatnonzero(met)
+    wanted = take_rows(np.maximum(demand, allocation), sharing)
+    share = _share_if_backlogged(wanted, declared.weight[sharing], left, capacity, met[sharing])
+    entitled = level.copy(order="K")
+    put_rows(entitled, rows, share[:, None] * capacity)
+    entitled = np.maximum(_limited(entitled, declared), level)
     excess = entitled - level
-    free = np.maximum(capacity - column_sum(np.maximum(allocation, snapshot.usage)), 0.0)
-    kept = column_sum(np.maximum(level - allocation, 0.0)[~elastic])
+    free = np.maximum(capacity - column_sum(np.maximum(allocation, by_resource(snapshot.usage))), 0.0)
+    kept = column_sum(np.maximum(take_rows(level, others) - take_rows(allocation, others), 0.0))
     keeps = _some_pod_fits(level, allocation, elastic, snapshot.unit, free)
     budget = np.maximum(free - kept, 0.0) if keeps else free + OVERSUBSCRIBED * capacity
     total = column_sum(excess)
@@ -74,21 +76,21 @@ def _share_if_backlogged(demand: FloatArray, weight: FloatArray, left: FloatArra
     bound, because queues that are stopped by a resource that the row does not need would leave it more.
     """
     part = demand * inverse_capacity(capacity)
-    wanted = part.max(axis=1)
+    wanted = row_maximum(part)
     mix = np.divide(part, wanted[:, None], out=np.zeros_like(part), where=wanted[:, None] > SMALLEST)
     full_at = wanted / weight
     order = np.argsort(full_at, kind="stable")
     steps = full_at[order]
     zero = np.zeros((1, part.shape[1]))
-    satisfied = np.concatenate([zero, np.cumsum(part[order], axis=0)])
-    speed = np.concatenate([np.cumsum((weight[:, None] * mix)[order][::-1], axis=0)[::-1], zero])
+    satisfied = np.concatenate([zero, np.cumsum(take_rows(part, order), axis=0)])
+    speed = np.concatenate([np.cumsum(take_rows(weight[:, None] * mix, order)[::-1], axis=0)[::-1], zero])
     limit = left * inverse_capacity(capacity)
-    asked_rows = np.ascontiguousarray(np.column_stack([part, weight])[asked])
+    asked_rows = np.column_stack([part[asked], weight[asked]])
     # equal rows are equal bytes, which compare several times faster than number by number
     _, first, back = np.unique(asked_rows.view(f"V{asked_rows.shape[1] * 8}").ravel(), return_index=True, return_inverse=True)
     kinds = asked_rows[first]
     own, own_weight = kinds[:, :-1], kinds[:, -1]
-    own_wanted = own.max(axis=1)
+    own_wanted = row_maximum(own)
     own_full = own_wanted / own_weight
     own_speed = np.divide(own, own_full[:, None], out=np.zeros_like(own), where=own_full[:, None] > SMALLEST)
     counted = capacity > SMALLEST
@@ -110,7 +112,7 @@ def _share_if_backlogged(demand: FloatArray, weight: FloatArray, left: FloatArra
 
 def _some_pod_fits(level: FloatArray, allocation: FloatArray, elastic: BoolArray, unit: FloatArray, free: FloatArray) -> bool:
     """Return whether the free room holds one more pod of a burst that is not allocated yet; any part of it if its size is unknown."""
-    armed = ~elastic & (level > allocation * (1 + TOLERANCE) + SMALLEST).any(axis=1)
+    armed = ~elastic & row_any(level > allocation * (1 + TOLERANCE) + SMALLEST)
     if not armed.any():
         return False
     needed = np.where(unit[armed].any(axis=1, keepdims=True), unit[armed], TOLERANCE * (level - allocation)[armed])

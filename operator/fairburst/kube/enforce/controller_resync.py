@@ -85,6 +85,7 @@ class ResyncPlanner:
 
     def __init__(self) -> None:
         self._blocked: dict[str, dict[str, _Blocked]] = {}
+        self._lacking = 0  # controllers in `_blocked`
         self._awaited: dict[str, float] = {}  # by uid, when a controller's turn began; in order of time
         self._ready: dict[str, list[_Ready]] = {}
         self._queued_seconds = 0.0
@@ -97,11 +98,12 @@ class ResyncPlanner:
         one controller, the one that was resynced longest ago, so that one which cannot use the room does not block the others.
         """
         dues = dict[str, float]()
-        self._queued_seconds = max(0, sum(map(len, self._blocked.values())) - MOST_AWAITED) / SERVED_A_SECOND
+        self._queued_seconds = max(0, self._lacking - MOST_AWAITED) / SERVED_A_SECOND
         for namespace, in_namespace in rooms.items():
             former, blocked = self._blocked.pop(namespace, {}), dict[str, _Blocked]()
             for room in in_namespace:
                 blocked |= {owner.uid: self._seen(former.get(owner.uid), owner, now) for owner in room.lacking}
+            self._lacking += len(blocked) - len(former)
             if blocked:
                 self._blocked[namespace] = blocked
             for uid in former.keys() - blocked.keys():

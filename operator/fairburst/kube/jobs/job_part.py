@@ -33,7 +33,7 @@ from fairburst.policy.dress.values import DemandCategory, Job
 class NamespaceJobs:
     """The jobs of one namespace: pending ones, running ones, and running bare pods, merged by size.
 
-    small_owners: uids of the controllers whose pods are small.
+    small_count, large_count: the number of small and of large jobs. small_owners: uids of the controllers whose pods are small.
     small_unit, large_unit: the largest pod that either kind of controller creates, in resource units. small_pods, large_pods: how many
     pods they have or want.
     """
@@ -46,36 +46,26 @@ class NamespaceJobs:
     large_unit: Mapping[str, float] = field(default_factory=dict)
     small_pods: int = 0
     large_pods: int = 0
-
-    @property
-    def small_count(self) -> int:
-        """The number of small jobs."""
-        return sum(job.count for job in self._all() if job.category is DemandCategory.SMALL)
-
-    @property
-    def large_count(self) -> int:
-        """The number of large jobs."""
-        return sum(job.count for job in self._all() if job.category is not DemandCategory.SMALL)
+    small_count: int = 0
+    large_count: int = 0
 
     @property
     def has_both_sizes(self) -> bool:
         """Whether there are small and large jobs."""
         return bool(self.small_count and self.large_count)
 
-    def _all(self) -> Iterable[Job]:
-        return (*self.pending, *self.running, *self.bare_running)
-
 
 @dataclass(slots=True)
 class _Draft:
-    """A job while its parts are added up; a group consists of several Jobs."""
+    """A job while its parts are added up; a group consists of several Jobs. Amounts in resource units: lists, because adding arrays of two
+    numbers takes several times as long."""
 
     name: str
     small: bool
     submitted: float
-    request: FloatArray
-    wanted: FloatArray
-    used: FloatArray
+    request: list[float]
+    wanted: list[float]
+    used: list[float]
     running: int = 0
     family: str = ""
 
@@ -136,15 +126,22 @@ class JobPartBuilder:
         _add_all_pods(drafts, others, index)
         pending, running = _jobs(drafts, queue)
         alone = [_job_of_one(pods, queue) for pods in others if pods.alone and any(pods.wanted)]
+        pending = (*pending, *(job for one in found.values() for job in one.pending), *alone)
+        running = (*running, *(job for one in found.values() for job in one.running))
+        bare_running = tuple([_job_of_bare_pods(pods, queue) for pods in index.bare_running(namespace)])
+        jobs = [*pending, *running, *bare_running]
+        small_count = sum([job.count for job in jobs if job.category is DemandCategory.SMALL])
         return NamespaceJobs(
-            pending=(*pending, *(job for one in found.values() for job in one.pending), *alone),
-            running=(*running, *(job for one in found.values() for job in one.running)),
-            bare_running=tuple(_job_of_bare_pods(pods, queue) for pods in index.bare_running(namespace)),
+            pending=pending,
+            running=running,
+            bare_running=bare_running,
             small_owners=frozenset(small_owners),
             small_unit=_largest(sizes[True]),
             large_unit=_largest(sizes[False]),
             small_pods=count[True],
             large_pods=count[False],
+            small_count=small_count,
+            large_count=sum([job.count for job in jobs]) - small_count,
         )
 
     def forget(self, namespace: str) -> None:
@@ -210,7 +207,7 @@ def _add_desired(drafts: dict[tuple[str, bool], _Draft], desired: DesiredPods, s
     owner, controller = desired.owner, desired.controller
     metadata, template = controller.metadata, controller.spec.template.metadata
     group = group_of(template)
-    requests = np.array([owner.requests.get(resource, 0.0) for resource in resources])
+    requests = [owner.requests.get(resource, 0.0) for resource in resources]
     whole = pods_at_once(controller.spec) if isinstance(controller, KubeJob) else owner.wanted
     draft = _draft(
         drafts,
@@ -220,8 +217,8 @@ def _add_desired(drafts: dict[tuple[str, bool], _Draft], desired: DesiredPods, s
         metadata.creation_timestamp,
         len(requests),
     )
-    draft.request = draft.request + max(whole, owner.existing) * requests
-    draft.wanted = draft.wanted + max(owner.wanted, owner.existing) * requests
+    _add(draft.request, requests, max(whole, owner.existing))
+    _add(draft.wanted, requests, max(owner.wanted, owner.existing))
     if isinstance(controller, KubeJob):
         draft.family = draft.family or family_of(controller) or ""
 
@@ -235,12 +232,18 @@ def _add_pods(drafts: dict[tuple[str, bool], _Draft], pods: JobPods, width: int)
     if announced and at not in drafts:
         return None  # its controller has ended or is being deleted: its pods have no further demand
     draft = _draft(drafts, *at, f"{pods.kind} {pods.key.namespace}/{pods.name}", pods.created, width)
-    draft.used = draft.used + np.array(pods.used) / 1000
+    _add(draft.used, [amount / 1000 for amount in pods.used])
     draft.running += pods.running
     if not announced:
-        wanted = np.array(pods.wanted) / 1000
-        draft.request, draft.wanted = draft.request + wanted, draft.wanted + wanted
+        wanted = [amount / 1000 for amount in pods.wanted]
+        _add(draft.request, wanted)
+        _add(draft.wanted, wanted)
     return draft
+
+
+def _add(total: list[float], amounts: Sequence[float], count: float = 1) -> None:
+    for column, amount in enumerate(amounts):
+        total[column] += count * amount
 
 
 def _job_of_one(pods: JobPods, queue: str) -> Job:
@@ -280,8 +283,7 @@ def _draft(drafts: dict[tuple[str, bool], _Draft], key: str, small: bool, name: 
     submitted = epoch(created)
     found = drafts.get((key, small))
     if found is None:
-        zeros = np.zeros(width)
-        found = drafts[key, small] = _Draft(name, small, submitted, zeros, zeros, zeros)
+        found = drafts[key, small] = _Draft(name, small, submitted, [0.0] * width, [0.0] * width, [0.0] * width)
     found.submitted = min(found.submitted, submitted)
     return found
 
@@ -291,10 +293,10 @@ def _job(draft: _Draft, queue: str) -> Job:
         name=draft.name,
         queue=queue,
         submitted=draft.submitted,
-        request=draft.request,
+        request=np.array(draft.request),
         category=DemandCategory.SMALL if draft.small else DemandCategory.LARGE,
-        wanted=np.maximum(draft.wanted, draft.used),
-        used=draft.used,
+        wanted=np.array(list(map(max, draft.wanted, draft.used))),
+        used=np.array(draft.used),
         family=draft.family,
     )
 

@@ -65,6 +65,7 @@ class ClusterState:
         self.low_water = LowWaterMark(config.pool.capacity_window_seconds)
         self.limits = Limits()
         self.nodes: dict[str, Node] = {}
+        self.node_names = frozenset[str]()  # also of nodes that are not the pool's
         self.closed: frozenset[str] = frozenset()  # nodes of the pool that take no pods now, and did before, or are not schedulable
         self.shapes = NodeShapes.of((), ())
         self.largest_node: dict[str, float] = {}
@@ -121,8 +122,10 @@ class ClusterState:
 
     def _note_nodes(self, nodes: Mapping[tuple[str, str], Node]) -> bool:
         """Return whether a node has changed, apart from what a kubelet reports every few minutes."""
-        moved = False
-        for key in self._node_objects.since_last(nodes):
+        moved, changed = False, self._node_objects.since_last(nodes)
+        if changed:
+            self.node_names = frozenset(name for _, name in nodes)
+        for key in changed:
             node = nodes.get(key)
             facts = (node.metadata.labels, node.schedulable, node.spec.taints, node.status.allocatable) if node is not None else None
             moved |= self._node_facts.get(key) != facts

@@ -52,6 +52,7 @@ class CoreInput:
         self.changed_namespaces: frozenset[str] = frozenset()
         self.due = math.inf
         self._read_again_at: dict[str, float] = {}  # of the namespaces with many controllers
+        self._read_of = frozenset[str]()  # the managed namespaces, all of which have been read
         self._later: set[str] = set()
         self.changed_ports: set[int] = set()
         self._closed = ClosedNodes()
@@ -74,7 +75,8 @@ class CoreInput:
         view.changed_namespaces -= self._later
         gated, managed, resources = queues.holding["Pods"], self._cluster.managed, self._cluster.resources
         left = self.demands.leave_behind(self._left_behind(view, queues))
-        again = {*stale, *view.changed_namespaces, *left, *(gated ^ self._gated), *(managed - self.demands.by_namespace.keys())} & managed
+        new = frozenset[str]() if managed is self._read_of else managed - self.demands.by_namespace.keys()
+        again = {*stale, *view.changed_namespaces, *left, *(gated ^ self._gated), *new} & managed
         touched = view.changed_namespaces | again
         self._gated = gated
         self.demands.refresh(
@@ -82,6 +84,7 @@ class CoreInput:
             self._cluster.lacking, lambda space: functools.partial(self._cluster.nodes_for, view.pods.ports, space),
             self._cluster.pod_defaults, self._resyncs.stalled,
         )  # fmt: skip
+        self._read_of = managed
         self.changed_namespaces = frozenset(view.changed_namespaces)
         self._later -= again
         view.changed_namespaces.clear()
@@ -151,7 +154,7 @@ class CoreInput:
 
     def _not_running(self, view: ClusterView, wall: float) -> dict[str, dict[str, float]]:
         """Return the requests by namespace of bound pods that count for no queue: reclaim evicts them, or their node does not exist."""
-        nodes = {name for _, name in view.nodes}
+        nodes = self._cluster.node_names
         uncharged = view.pods.bound_nowhere(nodes)
         for namespace, freed in self._reclaim.freed(view.stored_pods, view.pods, nodes, wall).items():
             known = uncharged.setdefault(namespace, {})

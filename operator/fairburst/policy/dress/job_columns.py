@@ -76,15 +76,13 @@ class JobColumns(Sequence[Job]):
         Raises InvalidSnapshotError as `of` does.
         """
         fresh = _read([job for *_, jobs in spans for job in jobs], self.request.shape[1], self.numbers)
-        jobs, places, at, taken = list[Job](), list[IntArray](), 0, len(self)
+        pieces, at, taken = list[tuple[JobColumns, slice]](), 0, 0
         for start, stop, new in spans:
-            jobs += self.jobs[at:start]
-            jobs += new
-            places += [np.arange(at, start), np.arange(taken, taken + len(new))]
+            pieces += [(self, slice(at, start)), (fresh, slice(taken, taken + len(new)))]
             at, taken = stop, taken + len(new)
-        jobs += self.jobs[at:]
-        order = np.concatenate([*places, np.arange(at, len(self))])
-        return JobColumns(jobs, self.numbers, *(np.concatenate([getattr(self, name), getattr(fresh, name)])[order] for name in _ARRAYS))
+        pieces.append((self, slice(at, len(self))))
+        jobs = list(itertools.chain.from_iterable(part.jobs[piece] for part, piece in pieces))
+        return JobColumns(jobs, self.numbers, *(np.concatenate([getattr(part, name)[piece] for part, piece in pieces]) for name in _ARRAYS))
 
     def where(self, which: BoolArray) -> JobColumns:
         """Return the jobs of an (n,) mask."""
@@ -113,6 +111,9 @@ _ARRAYS = ("name", "queue", "submitted", "request", "wanted", "used", "reports",
 
 def joined(*parts: JobColumns) -> JobColumns:
     """Return the jobs of all parts, one part after the other. All have the same numbers."""
+    parts = tuple(part for part in parts if len(part)) or parts[:1]
+    if len(parts) == 1:
+        return parts[0]
     jobs = list(itertools.chain.from_iterable(part.jobs for part in parts))
     return JobColumns(jobs, parts[0].numbers, *(np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS))
 

@@ -18,6 +18,7 @@ from fairburst.policy.dress.reserve import Adjustment, Balance, adjust_reserve, 
 from fairburst.policy.dress.score import compare, learned_is_better, predict
 from fairburst.policy.dress.values import SETTLE_SECONDS, DressConfig, DressResult, JobsPart, StartMode
 from fairburst.policy.dress.waiting import Levels, Work, sort_out
+from fairburst.policy.drf import put_rows, take_rows
 from fairburst.policy.errors import InvalidConfigError, InvalidSnapshotError
 from fairburst.policy.tolerance import slack_of
 
@@ -163,15 +164,15 @@ def _small_level(levels: Levels, work: Work, ratio: float, config: DressConfig, 
     small = np.zeros_like(levels.level)
     if not part.any():
         return small
-    totals = levels.level[part]
-    small_demand = work.small_demand[part]
-    large_demand = np.maximum(levels.demand[part] - small_demand, 0.0)
+    rows = np.flatnonzero(part)
+    totals, small_demand = take_rows(levels.level, rows), take_rows(work.small_demand, rows)
+    large_demand = np.maximum(take_rows(levels.demand, rows) - small_demand, 0.0)
     lend = config.start_mode is StartMode.TASK_BY_TASK
     given, large = divide_by_category(
         totals, small_demand, large_demand, levels.pool, ratio, lend_to_small=lend and not waited, lend_to_large=lend
     )
     # What neither demands is kept for small jobs, as far as the reserve goes: they can then start before they are decided on.
-    small[part] = np.maximum(given, np.minimum(ratio * totals, totals - large))
+    put_rows(small, rows, np.maximum(given, np.minimum(ratio * totals, totals - large)))
     return small
 
 

@@ -12,6 +12,7 @@ from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.dress.category import is_small
 from fairburst.policy.dress.job_columns import JobColumns, QueueNumbers, joined
 from fairburst.policy.dress.values import DressConfig, Job, JobsPart, NeverFits, StartMode
+from fairburst.policy.drf import row_any
 from fairburst.policy.tolerance import slack_of
 
 
@@ -121,22 +122,22 @@ def sort_out(levels: Levels, jobs: JobsPart, config: DressConfig) -> Work:
     """
     listed, rows, is_running = _participating(levels, jobs)
     request, wanted = listed.request, listed.wanted
-    held = np.where(listed.reports[:, None], listed.used, np.where(is_running[:, None], wanted, 0.0))
-    small = np.where(listed.fixed, listed.small, is_small(request, levels.pool, config.size_threshold))
+    held = _held(listed, is_running)
+    small = listed.small
+    if not listed.fixed.all():
+        small = np.where(listed.fixed, small, is_small(request, levels.pool, config.size_threshold))
     whole = config.start_mode is StartMode.WHOLE_JOBS
-    too_large = ~is_running & (request > levels.live_capacity + slack_of(levels.live_capacity)).any(axis=1)
+    too_large = ~is_running & row_any(request > levels.live_capacity + slack_of(levels.live_capacity))
     missing = np.maximum(wanted - held, 0.0)
-    waits = (missing > 0).any(axis=1)
+    waits = row_any(missing > 0)
     if whole:
         waits &= ~is_running & ~too_large
     else:
         missing = np.minimum(missing, levels.pool)
-    small_demand = np.zeros_like(levels.level)
-    np.add.at(small_demand, rows[small], np.maximum(wanted, held)[small])
     size = _sizes(request, levels.pool) if config.smallest_first else None
     never = sorted((_never_fits(listed[at], levels) for at in np.flatnonzero(too_large).tolist()), key=lambda item: (item.queue, item.job))
     return Work(
-        np.minimum(small_demand, levels.demand),
+        np.minimum(_sum_by_row(rows[small], np.maximum(wanted, held)[small], len(levels.level)), levels.demand),
         Waiting(listed, np.flatnonzero(waits & small), missing, size),
         Waiting(listed, np.flatnonzero(waits & ~small), missing, size),
         np.flatnonzero(waits & ~small & ~is_running),
@@ -144,6 +145,20 @@ def sort_out(levels: Levels, jobs: JobsPart, config: DressConfig) -> Work:
         (int(listed.stands_for[small].sum()), int(listed.stands_for[~small].sum())),
         held[small].sum(axis=0),
     )
+
+
+def _held(listed: JobColumns, is_running: BoolArray) -> FloatArray:
+    """Return (n, K) what the jobs have: all that it wants for a running one that does not say what it uses."""
+    if listed.reports.all():
+        return listed.used
+    held: FloatArray = np.where(listed.reports[:, None], listed.used, np.where(is_running[:, None], listed.wanted, 0.0))
+    return held
+
+
+def _sum_by_row(rows: IntArray, amounts: FloatArray, count: int) -> FloatArray:
+    """Return (N, K) the sums of (n, K) amounts by their row, zero for rows without any. N is `count`."""
+    columns = [np.bincount(rows, weights=amounts[:, column], minlength=count) for column in range(amounts.shape[1])]
+    return np.array(columns, dtype=np.float64).T
 
 
 def _participating(levels: Levels, jobs: JobsPart) -> tuple[JobColumns, IntArray, BoolArray]:
