@@ -46,9 +46,9 @@ test-slow: $(STAMP) cluster-build browser
 browser:
 	@command -v chromium google-chrome > /dev/null || { apt-get update -qq && apt-get install -y -qq chromium > /dev/null; } || echo "no Chromium"
 
-## test-long: measurements of minutes each on the control plane, for an otherwise idle machine; half an hour, not in CI
+## test-long: measurements of minutes each on the control plane, for an otherwise idle machine; two hours, each night, not in CI
 test-long: $(STAMP) cluster-build
-	$(BIN)/python -m pytest -m long
+	$(BIN)/python -m pytest -s -m long
 
 ## e2e: fairburst's promises on real nodes, in a new kind cluster; needs Docker and kind, or E2E_KUBECONFIG (docs/e2e.md)
 e2e: $(STAMP)

@@ -23,6 +23,7 @@ MODULES = (
     "benchmarks.extender",
     "benchmarks.reclaim",
     "benchmarks.sizing",
+    "benchmarks.soak",
 )
 
 

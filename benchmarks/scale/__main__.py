@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("--places", type=int, help="of the scenario work: one-core tasks that run at a time")
     parser.add_argument("--seconds", type=float, default=80.0, help="of the scenario work")
     parser.add_argument("--mode", action="append", choices=("Quota", "Gate", "Suspend"), help="again for several; Quota by default")
+    parser.add_argument("--churn", action="store_true", help="of the scenario burst: the other queues run Jobs")
     parser.add_argument("--busy", type=int, default=0, help="processes beside it that use a core each")
     parser.add_argument("--save", action="store_true", help="keep the ratios for docs/benchmarks.md (python -m benchmarks.page)")
     arguments = parser.parse_args()
@@ -44,6 +45,7 @@ def benchmark_name(arguments: argparse.Namespace) -> str:
     parts = ["scale", arguments.scenario, str(arguments.queues)]
     parts += [f"{arguments.task_seconds:g}s"] if arguments.scenario == "work" else []
     parts += [str(arguments.jobs)] if arguments.scenario == "jobs" else []
+    parts += ["churn"] if arguments.churn else []
     parts += [f"busy{arguments.busy}"] if arguments.busy else []
     return "-".join(parts)
 
@@ -53,7 +55,7 @@ def title(arguments: argparse.Namespace, mode: str) -> str:
     about = {
         "work": f"tasks of {arguments.task_seconds:g} s",
         "queues": "one Job in nine of ten queues",
-        "burst": "a burst of 400 pods",
+        "burst": f"a burst of 400 pods{' while others run' if arguments.churn else ''}",
         "jobs": f"{arguments.jobs} Jobs of one pod and one second",
     }[arguments.scenario]
     beside = f", beside {arguments.busy} busy processes" if arguments.busy else ""
@@ -90,7 +92,9 @@ def workload(arguments: argparse.Namespace) -> Workload:
         return work(arguments.queues, arguments.task_seconds, places=arguments.places)
     if arguments.scenario == "jobs":
         return small_jobs(arguments.queues, arguments.jobs)
-    return many_queues(arguments.queues) if arguments.scenario == "queues" else burst(arguments.queues)
+    if arguments.scenario == "burst":
+        return burst(arguments.queues, churn=arguments.churn)
+    return many_queues(arguments.queues)
 
 
 def line(mode: str, found: Outcome, bare: Outcome) -> str:

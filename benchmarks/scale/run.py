@@ -19,6 +19,7 @@ from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.workload.driver import WorkloadDriver
 from e2e.workload.metrics import Amounts, average_dominant_shares
+from e2e.workload.progress import Progress
 from e2e.workload.stages import GIB
 from fairburst.kube.api.client import ApiClient
 
@@ -75,18 +76,18 @@ def run(name: str, work: Workload, mode: str | None, seconds: float) -> Outcome:
 
 async def _run(cluster: Cluster, work: Workload, mode: str | None, seconds: float) -> Outcome:
     async with await ApiClient.connect(str(cluster.kubeconfig)) as client:
-        await _each([client.create("/api/v1/namespaces", {"metadata": {"name": name}}) for name in work.queues])
+        await each([client.create("/api/v1/namespaces", {"metadata": {"name": name}}) for name in work.queues])
         if mode is None:
-            await _warm(client, work.queues[0])
+            await warm(client, work.queues[0])
             return await _fed(cluster, client, work, seconds, None)
         operator = OperatorProcess(cluster, {"log": {"level": "INFO"}}, "scale")
         with operator:
-            await _declare(client, work, mode)
-            await _warm(client, work.queues[0])
+            await declare(client, work, mode)
+            await warm(client, work.queues[0])
             return await _fed(cluster, client, work, seconds, operator)
 
 
-async def _warm(client: ApiClient, namespace: str) -> None:
+async def warm(client: ApiClient, namespace: str) -> None:
     """Create a Job and a pod without storing them (dry run).
 
     An API server parses the schema of a kind when a policy patches the first object of that kind. It does that once in its life, and takes
@@ -127,9 +128,9 @@ async def _until_bound(driver: WorkloadDriver, client: ApiClient, work: Workload
     try:
         while not running.done():
             await asyncio.sleep(0.1)
-            there = sum(progress.tasks_done.values()) if work.finish else progress.started_pods
-            if there >= (work.pods or 0):
-                bound = driver.now - (progress.bursts[0].arrival if progress.bursts else 0.0)
+            if _has_come(work, progress):
+                bursts = progress.bursts
+                bound = max(one.bound_at or 0.0 for one in bursts) - bursts[0].arrival if bursts else driver.now
                 return bound, await _until_complete(driver, client) if work.finish else None
         running.result()
         return float("inf"), None
@@ -137,6 +138,13 @@ async def _until_bound(driver: WorkloadDriver, client: ApiClient, work: Workload
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
+
+
+def _has_come(work: Workload, progress: Progress) -> bool:
+    """Return whether the run has come to its end: each burst is bound, or as many pods are bound or have finished as there are."""
+    if work.latency:
+        return len(progress.bursts) == len(work.latency) and all(burst.bound_at is not None for burst in progress.bursts)
+    return (sum(progress.tasks_done.values()) if work.finish else progress.started_pods) >= (work.pods or 0)
 
 
 async def _until_complete(driver: WorkloadDriver, client: ApiClient) -> float:
@@ -149,7 +157,7 @@ async def _until_complete(driver: WorkloadDriver, client: ApiClient) -> float:
     return float("inf")
 
 
-async def _declare(client: ApiClient, work: Workload, mode: str) -> None:
+async def declare(client: ApiClient, work: Workload, mode: str) -> None:
     """Create the queues; return once each has its class and its quota."""
     hard = {plan.namespace for plan in work.latency}
     bodies = []
@@ -159,11 +167,12 @@ async def _declare(client: ApiClient, work: Workload, mode: str) -> None:
         if name in hard:
             plural, kind = "latencyqueues", "LatencyQueue"
             resources = {"cpu": str(work.hard), "memory": f"{work.hard}Gi"}
-            spec |= {"burst": {"resources": resources, "durationSeconds": 60}, "arrival": {"sporadic": {"minInterarrivalSeconds": 3600}}}
+            burst = {"resources": resources, "durationSeconds": work.burst_seconds}
+            spec |= {"burst": burst, "arrival": {"sporadic": {"minInterarrivalSeconds": work.apart_seconds}}}
             spec["weight"] = max(1, len(work.queues))
         body = {"apiVersion": "fairburst.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
         bodies.append(client.create(f"/apis/fairburst.dev/v1alpha1/namespaces/{name}/{plural}", body))
-    await _each(bodies)
+    await each(bodies)
     deadline = time.monotonic() + 180
     while True:
         lists = [await client.get_json(f"/apis/fairburst.dev/v1alpha1/{plural}") for plural in ("latencyqueues", "throughputqueues")]
@@ -176,7 +185,7 @@ async def _declare(client: ApiClient, work: Workload, mode: str) -> None:
         await asyncio.sleep(0.5)
 
 
-async def _each(actions: list[Any], size: int = 32) -> None:
+async def each(actions: list[Any], size: int = 32) -> None:
     for start in range(0, len(actions), size):
         await asyncio.gather(*actions[start : start + size])
 

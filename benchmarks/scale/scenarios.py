@@ -14,14 +14,16 @@ TASKS_A_SECOND = 8  # tasks that start and end a second: the load that two cores
 WIDEST = 12
 LONG = 3600.0
 SETTLED_LAST = 11  # pods of a Job in the scenario of many queues
+CHURN_TASK_SECONDS = 10.0
+CHURN_SECONDS = 25.0  # of churn before a burst
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
     """One workload. `pods`: total number to bind or to finish, None for endless work.
 
-    `hard`: namespaces of hard latency queues, with the pods of one burst. `finish`: the run ends with the last pod's end, otherwise with
-    its binding.
+    `hard`: namespaces of hard latency queues, with the pods of one burst; they are declared to last `burst_seconds` and to come at least
+    `apart_seconds` apart. `finish`: the run ends with the last pod's end, otherwise with its binding.
     """
 
     nodes: int
@@ -30,6 +32,8 @@ class Workload:
     throughput: list[ThroughputPlan]
     pods: int | None = None
     hard: int = 0
+    burst_seconds: float = 60.0
+    apart_seconds: float = 3600.0
     finish: bool = False
 
     @property
@@ -63,13 +67,40 @@ def many_queues(queues: int) -> Workload:
     return Workload(nodes, nodes * NODE_CPU, [], [*plans, *idle], pods=len(used) * SETTLED_LAST)
 
 
-def burst(queues: int) -> Workload:
-    """Return 400 pods of ten armed hard queues on an idle cluster, among `queues` queues without demand."""
-    bursts, pods = 10, 40
+def burst(queues: int, *, churn: bool = False) -> Workload:
+    """Return 400 pods of ten armed hard queues, among `queues` queues without demand. The cluster is idle.
+
+    `churn`: the others run Jobs one after the other, as many tasks at a time as end in ten seconds. The burst has room beside them.
+    """
+    bursts, pods, others = 10, 40, max(0, queues - 10)
     stage = Stage("burst", pods, LONG, 1.0, GIB)
-    latency = [LatencyPlan(f"hard-{number}", [PlannedBurst(5.0, DagJob("burst", (stage,)), 300.0)]) for number in range(bursts)]
-    idle = [ThroughputPlan(_name(number), []) for number in range(max(0, queues - bursts))]
-    return Workload(20, 20 * NODE_CPU, latency, idle, pods=bursts * pods, hard=pods)
+    at = CHURN_SECONDS if churn else 5.0
+    latency = [LatencyPlan(f"hard-{number}", [PlannedBurst(at, DagJob("burst", (stage,)), 300.0)]) for number in range(bursts)]
+    plans = _churn(others) if churn else [ThroughputPlan(_name(number), []) for number in range(others)]
+    return Workload(20, 20 * NODE_CPU, latency, plans, pods=bursts * pods, hard=pods)
+
+
+def steady(queues: int, seconds: float) -> Workload:
+    """Return a tenth of the queues with a burst of 20 pods a minute each, in turn, while the others run Jobs. There is room for all."""
+    bursts, pods, apart = max(1, queues // 10), 20, 60.0
+    job = DagJob("burst", (Stage("burst", pods, 5.0, 1.0, GIB),))
+    firsts = [CHURN_SECONDS + apart * number / bursts for number in range(bursts)]
+    latency = [LatencyPlan(f"hard-{number}", _every(apart + 1.0, first, seconds, job)) for number, first in enumerate(firsts)]
+    nodes = 2 + -(-(bursts * pods + round(TASKS_A_SECOND * CHURN_TASK_SECONDS)) // NODE_CPU)
+    return Workload(nodes, nodes * NODE_CPU, latency, _churn(queues - bursts), hard=pods, burst_seconds=10.0, apart_seconds=apart)
+
+
+def _every(apart: float, first: float, end: float, job: DagJob) -> list[PlannedBurst]:
+    return [PlannedBurst(first + apart * number, job, 20.0) for number in range(int((end - first) // apart) + 1)]
+
+
+def _churn(queues: int) -> list[ThroughputPlan]:
+    """Return queues that run Jobs one after the other, as many tasks at a time as end in ten seconds; further queues are idle."""
+    running = round(TASKS_A_SECOND * CHURN_TASK_SECONDS)
+    busy = min(queues, running)
+    tasks = [running // busy + (number < running % busy) for number in range(busy)]
+    plans = [ThroughputPlan(_name(number), _same_jobs(number, count), 1, 1) for number, count in enumerate(tasks)]
+    return [*plans, *(ThroughputPlan(_name(number), []) for number in range(busy, queues))]
 
 
 def small_jobs(queues: int, jobs: int) -> Workload:
@@ -82,6 +113,14 @@ def small_jobs(queues: int, jobs: int) -> Workload:
 
 def _name(number: int) -> str:
     return f"q-{number}"
+
+
+def _same_jobs(number: int, tasks: int) -> Iterator[DagJob]:
+    """Return Jobs of so many tasks, whose lengths vary by a fifth."""
+    chance = random.Random(number)
+    while True:
+        seconds = round(CHURN_TASK_SECONDS * chance.uniform(0.8, 1.2), 2)
+        yield DagJob("work", (Stage("work", tasks, seconds, 1.0, GIB),))
 
 
 def _jobs(number: int, task_seconds: float) -> Iterator[DagJob]:

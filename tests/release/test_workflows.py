@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -17,9 +18,12 @@ ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 
-def steps(path: Path) -> list[dict[str, Any]]:
-    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return [step for job in workflow["jobs"].values() for step in job["steps"]]
+MOST_MINUTES = {"nightly": 350}  # others keep a person waiting
+
+
+def jobs(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"]
+    return found
 
 
 @pytest.mark.slow
@@ -31,7 +35,7 @@ def test_actionlint_finds_nothing() -> None:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_every_make_target_exists(path: Path) -> None:
-    wanted = {name for step in steps(path) for name in re.findall(r"\bmake ([\w.-]+)", step.get("run", ""))}
+    wanted = set(re.findall(r"\bmake ([\w.-]+)", json.dumps(jobs(path))))
     defined = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert wanted, "a workflow that runs none of our commands tests nothing of ours"
     assert wanted - {".venv"} <= defined
@@ -42,12 +46,12 @@ def test_each_job_has_a_time_limit_and_the_rights_that_it_uses_and_no_more(path:
     workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
     assert workflow["permissions"] == {"contents": "read"}
     for name, job in workflow["jobs"].items():
-        assert job["timeout-minutes"] <= 90, name
+        assert job["timeout-minutes"] <= MOST_MINUTES.get(path.stem, 90), name
         assert set(job.get("permissions", {})) <= {"contents", "id-token", "attestations"}, name
 
 
 def test_a_release_publishes_only_what_was_tested() -> None:
-    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8"))["jobs"]
-    publishing = {name for name in jobs if name != "test"}
+    release = jobs(ROOT / ".github" / "workflows" / "release.yml")
+    publishing = {name for name in release if name != "test"}
     assert publishing == {"wheel", "image-and-chart"}
-    assert {jobs[name]["needs"] for name in publishing} == {"test"}
+    assert {release[name]["needs"] for name in publishing} == {"test"}

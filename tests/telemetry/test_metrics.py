@@ -142,7 +142,7 @@ def test_each_process_counts_by_itself() -> None:
 
 def test_names_follow_the_convention_and_each_metric_says_what_it_means() -> None:
     for name, kind, labels, meaning in definitions():
-        assert re.fullmatch(r"fairburst(_[a-z]+)+", name), name
+        assert re.fullmatch(r"(fairburst|process)(_[a-z]+)+", name), name
         assert name.endswith("_total") == (kind == "counter"), name
         assert len(labels) <= 4, name
         assert meaning.endswith("."), name

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import aiohttp
+import asyncio
 
+import aiohttp
+import pytest
+
+from e2e.harness import samples_by_name
 from fairburst.telemetry.metrics import Metrics
 from fairburst.telemetry.web import WebServer
 
@@ -29,6 +33,22 @@ async def test_probes_answer_what_is_wrong_and_metrics_are_prometheus_text() -> 
         assert (status, "fairburst_rounds_total 1.0" in text) == (200, True)
         assert (await ask(port, "/else"))[0] == 404
     finally:
+        await server.stop()
+
+
+async def test_metrics_tell_what_the_process_uses() -> None:
+    """Whoever watches the operator sees its memory, and tasks that never end, without further tools."""
+    server = WebServer(Metrics().registry, healthy=lambda: None, ready=lambda: None)
+    port, hung = await server.start("127.0.0.1", 0), list[asyncio.Task[bool]]()
+    try:
+        before = samples_by_name((await ask(port, "/metrics"))[1])
+        hung = [asyncio.create_task(asyncio.Event().wait()) for _ in range(50)]
+        after = samples_by_name((await ask(port, "/metrics"))[1])
+        assert before["process_resident_memory_bytes"] > 1e6
+        assert after["fairburst_asyncio_tasks"] - before["fairburst_asyncio_tasks"] == pytest.approx(50, abs=5)
+    finally:
+        for task in hung:
+            task.cancel()
         await server.stop()
 
 

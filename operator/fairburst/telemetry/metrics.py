@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
 from fairburst.policy.dress.values import DressResult
+from fairburst.telemetry.process_metrics import ProcessMetrics
 from fairburst.telemetry.queue_metrics import QueueMetrics, Totals
 
 _UNGATE_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600)
@@ -302,6 +303,7 @@ def definitions() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
     metrics = [metric for metric in everything.values() if isinstance(metric, MetricWrapperBase)]
     families = [(family, metric._labelnames) for metric in metrics for family in metric.describe()]
     families += [(family, family._labelnames) for family in process.queues.describe()]
+    families += [(family, ()) for family in ProcessMetrics(CollectorRegistry()).describe()]
     for family, labels in sorted(families, key=lambda one: one[0].name):
         suffix = "_total" if family.type == "counter" else ""
         yield family.name + suffix, family.type, tuple(labels), family.documentation
