@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairburst.kube.api.objects import Job
+from fairburst.kube.queues.job_annotations import FAMILY
 from fairburst.kube.shadow import SHADOW_SECONDS
 from tests.support.objects import World, job, latency_spec, node, pod, requesting
 
@@ -132,6 +134,58 @@ def test_an_observed_queue_is_decided_on_again_after_a_while_and_costs_nothing_b
     world.after(SHADOW_SECONDS)
     world.round()
     assert world.status("seen")["demand"]["cpu"] == "7"
+
+
+@pytest.mark.parametrize("mode", ["Quota", "Observe"])
+def test_runs_teach_a_curve_whether_or_not_the_queue_is_enforced(mode: str) -> None:
+    """docs/policies/paf.md: "Runs are watched with `enforcement: Observe` too". They were not since observed queues have a decision of
+    their own (0124), and only a test that nobody ran could see it."""
+    world = World()
+    world.queue(TQ, "batch", spec={"elasticity": {}, "enforcement": mode})
+    world.round()
+    for size in (1, 2, 4, 8, 16):
+        run_once(world, f"run-{size}", size, 30.0 + 10.0 / size)
+    assert "batch/etl" in world.engine.slots.learned.curves
+    world.controller("Job", None, of_family(job("batch", "next", 8, requesting("1", "1Gi"))))
+    for _ in range(2):
+        world.after(2 * SHADOW_SECONDS)
+        world.round()
+    shown = world.status("batch")["elasticity"]["mostAffected"]
+    assert [(one["name"], "predictedMilli" in one) for one in shown] == [("next", True)]
+
+
+def test_an_observed_queue_that_goes_is_learned_from_no_longer() -> None:
+    world = World()
+    world.queue(TQ, "batch", spec={"elasticity": {}, "enforcement": "Observe"})
+    world.round()
+    del world.queues[TQ, "batch", "queue"]
+    world.round()
+    for size in (1, 2, 4, 8, 16):
+        run_once(world, f"run-{size}", size, 30.0 + 10.0 / size)
+    assert world.engine.slots.learned.curves == {}
+
+
+def run_once(world: World, name: str, size: int, seconds: float) -> None:
+    """A run of the family `etl` from its first pod to its last, as the process sees it."""
+    slots, made = world.engine.slots, of_family(job("batch", name, size))
+    phases = ("Pending", "Running")
+    pods = [
+        [pod("batch", f"{name}-{number}", owner=("Job", name), node="node-0", phase=phase) for phase in phases] for number in range(size)
+    ]
+    for pending, running in pods:
+        slots.pod_changed(None, pending, world.now, watched=True)
+        slots.pod_changed(pending, running, world.now, watched=True)
+    slots.job_changed(None, made, world.wall, world.now)
+    world.after(seconds)
+    for _, running in pods:
+        slots.pod_changed(running, None, world.now, watched=True)
+    complete = {"succeeded": size, "conditions": [{"type": "Complete", "status": "True"}]}
+    slots.job_changed(made, of_family(job("batch", name, size, status=complete)), world.wall, world.now)
+
+
+def of_family(made: Job) -> Job:
+    made.metadata.labels = {FAMILY: "etl"}
+    return made
 
 
 def test_a_shadow_that_fails_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,6 +141,8 @@ async def test_jobs_get_on_faster_on_average_than_by_drf_alone_and_nobody_falls_
         for name, weight in WEIGHTS.items():
             # Nothing is evicted: without the limits the first Job would hold all slots for minutes, and DRF would look worse than it is.
             cluster.create(namespace(name), queue("ThroughputQueue", {"weight": weight, "limits": {"cpu": str(FAIR[name])}}, name))
+        until(lambda: len(enforced_quotas(cluster)) == len(WEIGHTS), PATIENCE_SECONDS, "quotas before the first pod")
+        for name in WEIGHTS:
             declared = Declaration(points(CURVES[name]), alone_seconds=COMPLETIONS / TASKS_PER_SECOND)
             cluster.create(task_job(name, "work-" + name, SLOTS, COMPLETIONS, annotations=declaration_annotations(declared)))
         async with await ApiClient.connect(str(cluster.cluster.kubeconfig)) as client:
@@ -167,6 +169,11 @@ async def test_jobs_get_on_faster_on_average_than_by_drf_alone_and_nobody_falls_
     for name in WEIGHTS:
         assert by_paf[name] >= FAIRNESS_PERCENT / 100 * CURVES[name](fair_slots[name]), name
         assert statuses[name]["predictedMilli"] / 1000 == pytest.approx(by_paf[name], rel=0.1), "what was foretold"
+
+
+def enforced_quotas(cluster: LiveCluster) -> list[str]:
+    """Namespaces of quotas that the API server enforces."""
+    return [quota["metadata"]["namespace"] for quota in cluster.items("resourcequotas") if quota.get("status", {}).get("hard")]
 
 
 def change_queues(cluster: LiveCluster, spec: dict[str, Any]) -> None:

@@ -328,8 +328,7 @@ class Operator:
             self._engine.pod_ended(space, now)
         self._engine.pod_changed(old, new, self._view.pods, time.time(), now)
         self._forecaster.pod_changed(old, new)
-        if namespace in self._engine.slots.namespaces:
-            self._engine.slots.runs.pod_changed(old, new, now, watched=self._pods.synced.is_set())
+        self._engine.slots.pod_changed(old, new, now, watched=self._pods.synced.is_set())
         if self._pods.synced.is_set():  # the first list shows no rate of creation
             self._view.pace.observe(old, new, now, elastic=self._engine.queues.kind_of(space) is QueueKind.THROUGHPUT)
 

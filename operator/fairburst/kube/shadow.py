@@ -80,12 +80,13 @@ class ObservingEngine(Engine):
         """Add the statuses and events of observed queues to the plan, if they are due."""
         observed = self.queues.observed
         if not observed:
-            self._shadow, self._last_observed = None, {}
+            self._shadow, self._last_observed, self.slots.observed = None, {}, frozenset()
             self._missed.clear()
             return
         if self._shadow is None:
             config, own_namespace = self._shadow_of
             self._shadow = Engine(config, own_namespace, observing=True)
+            self.slots.teach(self._shadow.slots)
         elif now < self._look_at and observed == self._last_observed:
             plan.due = min(plan.due, self._look_at)
             return
@@ -96,6 +97,7 @@ class ObservingEngine(Engine):
             self._shadow.queues.forget(observed.keys() - self._last_observed.keys())
         # the round takes out of `_missed` what it reads
         shadow = self._shadow.round(replace(view, changed_namespaces=self._missed), wall, now)
+        self.slots.observed = self._shadow.slots.namespaces
         self._shadow.suggest(self._suggestions, shadow, wall, now)
         self._last_observed = observed
         plan.statuses += shadow.statuses

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from fairburst.bounds import MOST_PARALLELISM
 from fairburst.config import ElasticityConfig
 from fairburst.curves.explore import next_parallelism, safe_slots
-from fairburst.kube.api.objects import Job
+from fairburst.kube.api.objects import Job, Pod
 from fairburst.kube.jobs.elastic_jobs import Candidate, DeclarationReader, JobProblem, candidates
 from fairburst.kube.jobs.job_runs import JobRuns
 from fairburst.kube.jobs.learned_curves import LearnedCurves
@@ -98,7 +98,11 @@ class _ElasticQueue:
 
 
 class SlotPlanner:
-    """Keeps between rounds what was learned of Jobs and the events that were published. One per operator process."""
+    """Keeps between rounds what was learned of Jobs and the events that were published.
+
+    namespaces: those of its elastic queues. observed: those of elastic queues in Observe mode, on which another planner decides; what their
+    Jobs' runs teach is the same.
+    """
 
     def __init__(self, config: ElasticityConfig) -> None:
         self._config = config
@@ -106,18 +110,29 @@ class SlotPlanner:
         self.runs = JobRuns()
         self.learned = LearnedCurves()
         self.namespaces: frozenset[str] = frozenset()
+        self.observed: frozenset[str] = frozenset()
         self._reader = DeclarationReader()
         self._queues: dict[str, _ElasticQueue] = {}
         self._candidates: dict[str, list[Candidate]] = {}
         self._desired: dict[str, dict[str, int]] = {}
         self._last_published: set[tuple[str, str, str]] = set()
 
+    def teach(self, other: SlotPlanner) -> None:
+        """Let the planner of observed queues read what is learned here."""
+        other.runs, other.learned = self.runs, self.learned
+
+    def pod_changed(self, old: Pod | None, new: Pod | None, now: float, *, watched: bool) -> None:
+        """Record a change of a pod, as `JobRuns.pod_changed`."""
+        pod = new or old
+        if pod is not None and (pod.metadata.namespace in self.namespaces or pod.metadata.namespace in self.observed):
+            self.runs.pod_changed(old, new, now, watched=watched)
+
     def job_changed(self, old: Job | None, new: Job | None, wall: float, now: float) -> None:
         """Record a change of a Job: its progress, or the curve data of its finished run. `wall` and `now` as for `plan`."""
         if new is None:
             if old is not None:
                 self.runs.forget(old)
-        elif new.metadata.namespace not in self.namespaces:
+        elif new.metadata.namespace not in self.namespaces and new.metadata.namespace not in self.observed:
             return
         elif not new.finished:
             self.runs.job_changed(new, now)
