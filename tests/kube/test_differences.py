@@ -31,7 +31,7 @@ def test_finds_one_of_thousands() -> None:
 
 
 def test_a_copy_is_no_change() -> None:
-    """A watch that begins anew lists every object again."""
+    """A watch that begins again lists every object."""
     store = {number: {"name": number} for number in range(2 * BLOCK)}
     differences = Differences[int]()
     differences.since_last(store)

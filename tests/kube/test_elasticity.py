@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fairburst.curves.runs import Run
 from fairburst.kube.api.objects import JOB_TRACKING
 from fairburst.kube.jobs.job_size import SIZE_LABEL
-from fairburst.kube.queues.job_annotations import MAXIMUM, MINIMUM, Declaration, read_declaration, read_mark
+from fairburst.kube.queues.job_annotations import MAXIMUM, MINIMUM, Declaration, parallelism_of, read_declaration, read_mark
 from fairburst.policy.paf.curves import PointsCurve, progress_rates
 from tests.support.elastic_queues import (
     FLAT,
@@ -27,6 +27,7 @@ from tests.support.elastic_queues import (
     run_pods,
     settled,
     sizes,
+    take_sizes,
 )
 from tests.support.objects import World, job, pod
 
@@ -181,6 +182,47 @@ def test_slots_move_between_queues_that_have_opted_in() -> None:
     assert world.hard("two")["requests.cpu"] == "15"
     assert world.status("one")["elasticity"]["moved"]["cpu"] == "-6"
     assert world.status("one")["allocation"]["cpu"] == "8", "what moved still counts as the giver's"
+
+
+def test_slots_that_a_queue_gave_away_are_not_owed_to_it() -> None:
+    """They counted as received by the other one, whose fair share fell to half for it while the giver's rose: the exchange was taken back,
+    and the giver was guaranteed 0.9 of the progress with more than its share."""
+    world = cluster()
+    for namespace, curve in (("one", FLAT), ("two", STEEP)):
+        queue(world, namespace, acrossQueues=True)
+        elastic(world, f"{namespace}-work", curve, namespace)
+    for _ in range(240):
+        follow(world)
+        world.take(plan := world.plan())
+        take_sizes(world, plan)
+        world.after(5.0)
+    assert (sizes(world, "one"), sizes(world, "two")) == ({"one-work": 2}, {"two-work": 14})
+    assert [world.status(name)["elasticity"]["fair"] for name in ("one", "two")] == [8, 8]
+
+
+def test_an_exchange_that_no_pod_has_followed_changes_no_balance() -> None:
+    """In Quota mode the giver's pods run on, maybe for hours: both use their own."""
+    world = cluster()
+    for namespace, curve in (("one", FLAT), ("two", STEEP)):
+        queue(world, namespace, acrossQueues=True, mode="Quota")
+        run_pods(world, elastic(world, f"{namespace}-work", curve, namespace), 8)
+    for _ in range(240):
+        world.round()
+        world.after(5.0)
+    assert [world.status(name)["elasticity"]["given"] for name in ("one", "two")] == [2, 14]
+    assert [world.status(name)["elasticity"]["fair"] for name in ("one", "two")] == [8, 8]
+
+
+def follow(world: World) -> None:
+    """Run as many pods of each Job as its parallelism."""
+    for namespace in ("one", "two"):
+        for made in world.view.controllers.workloads(namespace).of("Job"):
+            running = sorted(name for at, name in world.pods if at == namespace)
+            for name in running[parallelism_of(made) :]:
+                world.end(namespace, name)
+            for number in range(len(running), parallelism_of(made)):
+                name = f"{made.metadata.name}-{number:02}"
+                world.put(pod(namespace, name, owner=("Job", made.metadata.name), node="node", phase="Running"))
 
 
 def test_in_quota_mode_levels_move_and_jobs_stay_as_they_are() -> None:

@@ -139,7 +139,7 @@ def test_an_observed_queue_is_decided_on_again_after_a_while_and_costs_nothing_b
 @pytest.mark.parametrize("mode", ["Quota", "Observe"])
 def test_runs_teach_a_curve_whether_or_not_the_queue_is_enforced(mode: str) -> None:
     """docs/policies/paf.md: "Runs are watched with `enforcement: Observe` too". They were not since observed queues have a decision of
-    their own (0124), and only a test that nobody ran could see it."""
+    their own (0124), and only a test that was not run could see it."""
     world = World()
     world.queue(TQ, "batch", spec={"elasticity": {}, "enforcement": mode})
     world.round()

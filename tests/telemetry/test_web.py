@@ -37,7 +37,7 @@ async def test_probes_answer_what_is_wrong_and_metrics_are_prometheus_text() -> 
 
 
 async def test_metrics_tell_what_the_process_uses() -> None:
-    """Whoever watches the operator sees its memory, and tasks that never end, without further tools."""
+    """Prometheus shows the operator's memory, and tasks that never end, without further tools."""
     server = WebServer(Metrics().registry, healthy=lambda: None, ready=lambda: None)
     port, hung = await server.start("127.0.0.1", 0), list[asyncio.Task[bool]]()
     try:

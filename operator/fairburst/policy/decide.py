@@ -14,7 +14,7 @@ from fairburst.policy.arrays import BoolArray, FloatArray, IntArray
 from fairburst.policy.bopf import AllocationInput, allocate
 from fairburst.policy.budget import Account, Current, has_budget
 from fairburst.policy.checks import check
-from fairburst.policy.division import admitted_demand, divide_into_pods
+from fairburst.policy.division import Due, admitted_demand, divide_into_pods
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.dress.round import dress_round
 from fairburst.policy.dress.values import DressResult
@@ -82,7 +82,7 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     wanted = wanted if limits is None else limits.wanted
     guaranteed, spare, inputs, account = _grant(columns, snapshot, config, current, account, wanted, wants, inverse, now, events)
     windows.count_once(columns, unseen, current.burst, now)
-    allocation, guaranteed, making_room = divide_into_pods(
+    allocation, guaranteed, making_room, due = divide_into_pods(
         columns, snapshot, config, inputs, guaranteed, spare, inverse, now,
         lends=limits is None,  # room held for a burst is not idle
     )  # fmt: skip
@@ -90,7 +90,7 @@ def decide(snapshot: ClusterSnapshot, memory: Memory, config: PolicyConfig, now:
     charge, columns = _charge(columns, snapshot, allocation, guaranteed, inverse, now, spent, None if hold is None else hold.cost)
     events += _spent_events(columns, spent)
     level = _level(columns, inputs, allocation, account)
-    slots, level = slot_round(snapshot, columns.declared.row_of, allocation, level) if snapshot.elastic_jobs else (None, level)
+    slots, level = _move_slots(columns, snapshot, config, due, inputs.wanted, inverse, allocation, level, now)
     dress, dress_memory = _dress(columns, snapshot, allocation, level, memory.dress, config, now)
     if dress_memory is not None and snapshot.jobs is not None:
         dress_memory = replace(dress_memory, lead_times=lead_times(columns, snapshot, dress_memory, hold, current, now))
@@ -125,6 +125,17 @@ def _promised(inputs: AllocationInput, guaranteed: FloatArray) -> FloatArray | N
     promised = guaranteed.copy(order="K")
     put_rows(promised, inputs.hard, np.minimum(given, inputs.whole_rate))
     return promised
+
+
+def _move_slots(
+    columns: Columns, snapshot: ClusterSnapshot, config: PolicyConfig, due: Due, wanted: FloatArray, inverse: FloatArray,
+    allocation: FloatArray, level: FloatArray, now: float,
+) -> tuple[SlotDivision | None, FloatArray]:  # fmt: skip
+    """Return the division of slots among elastic jobs, None without any, and the levels after moves between queues. Settles the balances,
+    in which what moved counts as the giver's."""
+    slots, level = slot_round(snapshot, columns.declared.row_of, allocation, level) if snapshot.elastic_jobs else (None, level)
+    due.settle(columns, snapshot, config, wanted, inverse, now, {} if slots is None else slots.moved)
+    return slots, level
 
 
 def _dress(

@@ -1,9 +1,13 @@
 """From real shares to pods: whole units in turns, lending of idle capacity, and each queue's balance.
 
-It runs between the allocation in real numbers (bopf.py) and the charges (decide.py) of a round, and writes turns and balances to `columns`.
+It runs between the allocation in real numbers (bopf.py) and the charges (decide.py) of a round, and writes turns to `columns`. Balances are
+written at the end of the round, when it is known which slots have moved between queues.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,12 +24,39 @@ from fairburst.policy.starts import Starts
 from fairburst.policy.table import ELASTIC, NO_WINDOW, NOT_ADMITTED, Columns
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Due:
+    """What each queue should have, to which its balance compares what it has.
+
+    fair: (N,) dominant shares. unit: (N, K) what it starts at once. allocation: (N, K) what is given in this round, before leftovers.
+    """
+
+    fair: FloatArray
+    unit: FloatArray
+    allocation: FloatArray
+
+    def settle(
+        self, columns: Columns, snapshot: ClusterSnapshot, config: PolicyConfig, wanted: FloatArray, inverse: FloatArray, now: float,
+        moved: Mapping[str, FloatArray],
+    ) -> None:  # fmt: skip
+        """Write the balances. moved: (K,) amounts by queue that PAF moved to it. What the receiver really uses of them still counts as the
+        giver's, who is not owed what it gives: otherwise the receiver's weight would fall for it, and the exchange would be taken back."""
+        usage = snapshot.usage.copy(order="K") if moved else snapshot.usage
+        for queue, amount in moved.items():
+            row = columns.declared.row_of[queue]
+            used, given = usage[row], self.allocation[row]
+            usage[row] = np.clip(used - amount, np.minimum(used, given), np.maximum(used, given))
+        balance.settle(
+            columns, self.fair, wanted, usage, self.allocation, self.unit, snapshot.live_capacity, inverse, config.batch_memory_seconds, now
+        )
+
+
 def divide_into_pods(
     columns: Columns, snapshot: ClusterSnapshot, config: PolicyConfig, inputs: AllocationInput, guaranteed: FloatArray, spare: FloatArray,
     inverse: FloatArray, now: float, *, lends: bool,
-) -> tuple[FloatArray, FloatArray, BoolArray | None]:  # fmt: skip
-    """Return (allocation, guaranteed, making_room). The first two (N, K) are whole units if the unit is known. If the round `lends`, the
-    allocation includes lent capacity, as spare, and gives the rest to queues that are not admitted. making_room: (N,) queues that have
+) -> tuple[FloatArray, FloatArray, BoolArray | None, Due]:  # fmt: skip
+    """Return (allocation, guaranteed, making_room, due). The first two (N, K) are whole units if the unit is known. If the round `lends`,
+    the allocation includes lent capacity, as spare, and gives the rest to queues that are not admitted. making_room: (N,) queues that have
     nothing, or use too much, while a job that starts whole has its turn; None if no such job has."""
     some_spare = bool(spare.any())
     total = guaranteed + spare if some_spare else guaranteed
@@ -49,12 +80,8 @@ def divide_into_pods(
     fair = largest_share(total, inverse)
     if inputs.weight is not columns.declared.weight:
         fair *= columns.declared.weight / inputs.weight
-    unit = snapshot.unit if starts is None else starts.unit
-    balance.settle(
-        columns, fair, inputs.wanted, snapshot.usage, allocation, unit, snapshot.live_capacity, inverse,
-        config.batch_memory_seconds, now,
-    )  # fmt: skip
-    return give_leftover(columns, snapshot, allocation) if lends else allocation, guaranteed, making_room
+    due = Due(fair, snapshot.unit if starts is None else starts.unit, allocation)
+    return give_leftover(columns, snapshot, allocation) if lends else allocation, guaranteed, making_room, due
 
 
 def admitted_demand(columns: Columns, snapshot: ClusterSnapshot) -> FloatArray:
