@@ -32,8 +32,8 @@ class Workload:
     throughput: list[ThroughputPlan]
     pods: int | None = None
     hard: int = 0
-    burst_seconds: float = 60.0
-    apart_seconds: float = 3600.0
+    burst_seconds: int = 60
+    apart_seconds: int = 3600
     finish: bool = False
 
     @property
@@ -82,12 +82,12 @@ def burst(queues: int, *, churn: bool = False) -> Workload:
 
 def steady(queues: int, seconds: float) -> Workload:
     """Return a tenth of the queues with a burst of 20 pods a minute each, in turn, while the others run Jobs. There is room for all."""
-    bursts, pods, apart = max(1, queues // 10), 20, 60.0
+    bursts, pods, apart = max(1, queues // 10), 20, 60
     job = DagJob("burst", (Stage("burst", pods, 5.0, 1.0, GIB),))
     firsts = [CHURN_SECONDS + apart * number / bursts for number in range(bursts)]
     latency = [LatencyPlan(f"hard-{number}", _every(apart + 1.0, first, seconds, job)) for number, first in enumerate(firsts)]
     nodes = 2 + -(-(bursts * pods + round(TASKS_A_SECOND * CHURN_TASK_SECONDS)) // NODE_CPU)
-    return Workload(nodes, nodes * NODE_CPU, latency, _churn(queues - bursts), hard=pods, burst_seconds=10.0, apart_seconds=apart)
+    return Workload(nodes, nodes * NODE_CPU, latency, _churn(queues - bursts), hard=pods, burst_seconds=10, apart_seconds=apart)
 
 
 def _every(apart: float, first: float, end: float, job: DagJob) -> list[PlannedBurst]:
