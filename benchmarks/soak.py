@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from benchmarks.scale.scenarios import NODE_CPU, NODE_MEMORY_GIB, Workload, stea
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.workload.driver import WorkloadDriver
-from e2e.workload.metrics import Amounts
+from e2e.workload.metrics import Amounts, WorkloadRecord
 from e2e.workload.stages import GIB
 from fairburst.kube.api.client import ApiClient
 
@@ -67,7 +68,7 @@ async def _measured(cluster: Cluster, work: Workload, seconds: float) -> AsyncIt
             driver = WorkloadDriver(client, "soak", work.latency, work.throughput, capacity)
             running = asyncio.create_task(driver.run(seconds, drain_seconds=30.0))
             began = processor_seconds(operator.pid)
-            uses = await _sampled(operator, driver, seconds - RESTARTED_BEFORE_END)
+            uses = await _sampled(operator, running, seconds - RESTARTED_BEFORE_END)
             spent = processor_seconds(operator.pid) - began
             before, after = await _restarted(operator, client)
             record = await running
@@ -85,10 +86,12 @@ async def _measured(cluster: Cluster, work: Workload, seconds: float) -> AsyncIt
     yield figure(f"{what}: log lines from WARNING on {dict(warnings) or ''}".rstrip(), float(warnings.total()), "", 0.0)
 
 
-async def _sampled(operator: OperatorProcess, driver: WorkloadDriver, until: float) -> list[Use]:
-    """Return the operator's use every few seconds, until the driver's time is `until`."""
-    uses = list[Use]()
-    while driver.now < until:
+async def _sampled(operator: OperatorProcess, running: asyncio.Task[WorkloadRecord], seconds: float) -> list[Use]:
+    """Return the operator's use every few seconds, for so many. Raise the error of the workload's task if it has one."""
+    uses, until = list[Use](), time.monotonic() + seconds
+    while time.monotonic() < until:
+        if running.done():
+            running.result()
         await asyncio.sleep(SAMPLE_SECONDS)
         uses.append(Use.of(await asyncio.to_thread(operator.metrics)))
     return uses
