@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ from fairburst.kube.api.client import ApiClient
 QUEUES, SECONDS, RESTARTED_BEFORE_END = 100, 600.0, 60.0
 SAMPLE_SECONDS, WATCHED_SECONDS = 10.0, 10.0
 MIB = 1024.0**2
+LONGEST_LINE = 500
 FLAT = 1.05  # the last quarter of the time before the restart to the second one
 
 
@@ -83,6 +85,9 @@ async def _measured(cluster: Cluster, work: Workload, seconds: float) -> AsyncIt
     yield figure(f"{what}: quotas that changed in the {WATCHED_SECONDS:g} s before a restart", before, "")
     yield figure(f"{what}: quotas that changed in the {WATCHED_SECONDS:g} s after it", after, "")
     warnings = warned(log)
+    for line in log.splitlines():
+        if warned(line):
+            print(line[:LONGEST_LINE], file=sys.stderr)
     yield figure(f"{what}: log lines from WARNING on {dict(warnings) or ''}".rstrip(), float(warnings.total()), "", 0.0)
 
 
