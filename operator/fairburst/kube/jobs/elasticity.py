@@ -124,15 +124,18 @@ class SlotPlanner:
     def pod_changed(self, old: Pod | None, new: Pod | None, now: float, *, watched: bool) -> None:
         """Record a change of a pod, as `JobRuns.pod_changed`."""
         pod = new or old
-        if pod is not None and (pod.metadata.namespace in self.namespaces or pod.metadata.namespace in self.observed):
+        if pod is not None and self._watches(pod.metadata.namespace):
             self.runs.pod_changed(old, new, now, watched=watched)
+
+    def _watches(self, namespace: str) -> bool:
+        return namespace in self.namespaces or namespace in self.observed
 
     def job_changed(self, old: Job | None, new: Job | None, wall: float, now: float) -> None:
         """Record a change of a Job: its progress, or the curve data of its finished run. `wall` and `now` as for `plan`."""
         if new is None:
             if old is not None:
                 self.runs.forget(old)
-        elif new.metadata.namespace not in self.namespaces and new.metadata.namespace not in self.observed:
+        elif not self._watches(new.metadata.namespace):
             return
         elif not new.finished:
             self.runs.job_changed(new, now)

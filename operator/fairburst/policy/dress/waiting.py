@@ -148,7 +148,7 @@ def sort_out(levels: Levels, jobs: JobsPart, config: DressConfig) -> Work:
 
 
 def _held(listed: JobColumns, is_running: BoolArray) -> FloatArray:
-    """Return (n, K) what the jobs have: all that it wants for a running one that does not say what it uses."""
+    """Return (n, K) what each job has: all that it wants if it runs and does not say what it uses."""
     if listed.reports.all():
         return listed.used
     held: FloatArray = np.where(listed.reports[:, None], listed.used, np.where(is_running[:, None], listed.wanted, 0.0))
