@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import Any
 
@@ -130,13 +131,16 @@ async def test_a_continue_token_that_expires_starts_the_list_again() -> None:
             assert len(informer.store) == 5
 
 
-async def test_a_half_open_connection_is_given_up_and_replaced() -> None:
+async def test_a_half_open_connection_is_given_up_and_replaced(caplog: pytest.LogCaptureFixture) -> None:
+    """It may as well be that nothing has happened: a watch without a newer version gets no bookmark, which is nothing to warn of."""
+    caplog.set_level(logging.INFO)
     async with FakeApi(PODS) as api, running(api, inactivity_seconds=0.2) as (informer, _, _):
         await watching(api)
         api.freeze_watches()
         api.put(PODS, pod("unseen"))
         await until(lambda: "unseen" in names(informer), "new watch")
         assert informer.lists == 1
+    assert {record.levelname for record in caplog.records if record.message == "informer retries"} == {"INFO"}
 
 
 async def test_bookmarks_move_the_version_and_count_as_contact_but_wake_nobody() -> None:

@@ -24,8 +24,10 @@ from fairburst.kube.api.retry import LONGEST_RETRY_AFTER_SECONDS, WriteRetries
 
 REQUEST_TIMEOUT_SECONDS = 30.0
 CONNECT_TIMEOUT_SECONDS = 10.0
-# Bookmarks arrive about once a minute, so a watch that is silent for longer has lost its connection.
+# Bookmarks arrive about once a minute, so a watch that is silent for longer may have lost its connection. Or nothing has happened: the API
+# server sends no bookmark that is no newer than the beginning of the watch (`process` in cache_watcher.go).
 INACTIVITY_TIMEOUT_SECONDS = 70.0
+SILENT = "Silent"  # reason of the error of a watch on which nothing arrived for so long
 CONNECTIONS = 64
 
 JsonObject = dict[str, Any]
@@ -183,7 +185,7 @@ class ApiClient:
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=inactivity_seconds)
         async with self._response("GET", path, params, headers={"Accept-Encoding": "identity"}, limits=limits) as response:
             pending: list[bytes] = []
-            with _translated("GET", path):
+            with _translated("GET", path, late=(SILENT, f"nothing heard for {inactivity_seconds:g} s")):
                 async for chunk in response.content.iter_any():
                     head, newline, tail = chunk.rpartition(b"\n")
                     if not newline:
@@ -348,16 +350,18 @@ def _object(body: bytes) -> JsonObject:
 
 
 class _translated:  # noqa: N801 (reads as a statement)
-    """Translates aiohttp's errors into Unavailable and keeps the cause."""
+    """Translates aiohttp's errors into Unavailable and keeps the cause. late: reason and words for what did not come in time."""
 
-    def __init__(self, method: str, path: str) -> None:
+    def __init__(self, method: str, path: str, late: tuple[str, str] = ("Timeout", "no answer in time")) -> None:
         self._what = f"{method} {path}"
+        self._late = late
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, TimeoutError):
-            raise Unavailable(0, "Timeout", f"{self._what}: no answer in time") from error
+            reason, words = self._late
+            raise Unavailable(0, reason, f"{self._what}: {words}") from error
         if isinstance(error, aiohttp.ClientError | ConnectionError | OSError):
             raise Unavailable(0, "Unavailable", f"{self._what}: {error or type(error).__name__}") from error

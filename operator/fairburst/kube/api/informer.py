@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from fairburst.kube.api.client import INACTIVITY_TIMEOUT_SECONDS, ApiClient
+from fairburst.kube.api.client import INACTIVITY_TIMEOUT_SECONDS, SILENT, ApiClient
 from fairburst.kube.api.decoding import (
     ERROR_DECODER,
     RAW_EVENT_DECODER,
@@ -137,6 +137,7 @@ class Informer(Generic[T]):
     async def run(self) -> None:
         """List and watch until cancelled."""
         while True:
+            level = logging.WARNING
             try:
                 if self._version is not None and not self.connected.is_set() and await self._went_back():
                     self._version = None
@@ -153,6 +154,7 @@ class Informer(Generic[T]):
                     continue
                 if error.status not in _KEEPS_VERSION:
                     self._version = None
+                level = logging.INFO if error.reason == SILENT else level
                 problem = str(error)
             except _WatchError as error:
                 self._version = None
@@ -160,7 +162,7 @@ class Informer(Generic[T]):
             self.connected.clear()
             self._on_lost()
             delay = self._backoff.delay()
-            logger.warning("informer retries", extra={"path": self.path, "problem": problem, "delay_seconds": round(delay, 2)})
+            logger.log(level, "informer retries", extra={"path": self.path, "problem": problem, "delay_seconds": round(delay, 2)})
             await self._client.answers.pause(delay)
 
     async def read(self) -> None:
