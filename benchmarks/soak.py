@@ -16,12 +16,11 @@ from dataclasses import dataclass
 
 from benchmarks.measure import Measurement, as_found, benchmark, figure, processor_seconds
 from benchmarks.scale.run import declare, each, warm
-from benchmarks.scale.scenarios import NODE_CPU, NODE_MEMORY_GIB, Workload, steady
+from benchmarks.scale.scenarios import Workload, steady
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.workload.driver import WorkloadDriver
-from e2e.workload.metrics import Amounts, WorkloadRecord
-from e2e.workload.stages import GIB
+from e2e.workload.metrics import WorkloadRecord
 from fairburst.kube.api.client import ApiClient
 
 QUEUES, SECONDS, RESTARTED_BEFORE_END = 100, 600.0, 60.0
@@ -54,8 +53,7 @@ def soak() -> Iterator[Measurement]:
 def soak_of(queues: int, seconds: float) -> Iterator[Measurement]:
     """Measure it for so many queues and seconds."""
     work = steady(queues, seconds)
-    options = {"nodes": work.nodes, "node_cpu": str(NODE_CPU), "node_memory": f"{NODE_MEMORY_GIB}Gi"}
-    with Cluster.start("soak", **options, report=lambda _: None) as cluster:
+    with Cluster.start("soak", **work.cluster, report=lambda _: None) as cluster:
         yield from as_found(_measured(cluster, work, seconds))
 
 
@@ -66,8 +64,7 @@ async def _measured(cluster: Cluster, work: Workload, seconds: float) -> AsyncIt
         with OperatorProcess(cluster, {"log": {"level": "INFO", "json": True}}, "soak") as operator:
             await declare(client, work, "Quota")
             await warm(client, work.queues[0])
-            capacity = Amounts(work.places, work.places * GIB * NODE_MEMORY_GIB / NODE_CPU)
-            driver = WorkloadDriver(client, "soak", work.latency, work.throughput, capacity)
+            driver = WorkloadDriver(client, "soak", work.latency, work.throughput, work.capacity)
             running = asyncio.create_task(driver.run(seconds, drain_seconds=30.0))
             began = processor_seconds(operator.pid)
             uses = await _sampled(operator, running, seconds - RESTARTED_BEFORE_END)

@@ -14,13 +14,12 @@ from typing import Any
 
 from benchmarks.measure import processor_seconds
 from benchmarks.peers import audit
-from benchmarks.scale.scenarios import NODE_CPU, NODE_MEMORY_GIB, Workload
+from benchmarks.scale.scenarios import Workload
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.workload.driver import WorkloadDriver
-from e2e.workload.metrics import Amounts, average_dominant_shares
+from e2e.workload.metrics import average_dominant_shares
 from e2e.workload.progress import Progress
-from e2e.workload.stages import GIB
 from fairburst.kube.api.client import ApiClient
 
 WARM_UP_SECONDS = 20.0
@@ -69,8 +68,7 @@ def busy(processes: int) -> Iterator[None]:
 
 def run(name: str, work: Workload, mode: str | None, seconds: float) -> Outcome:
     """Run the workload; `mode` None means without fairburst."""
-    options: dict[str, Any] = {"nodes": work.nodes, "node_cpu": str(NODE_CPU), "node_memory": f"{NODE_MEMORY_GIB}Gi", "audit": True}
-    with Cluster.start(name, **options, report=lambda _: None) as cluster:
+    with Cluster.start(name, **work.cluster, audit=True, report=lambda _: None) as cluster:
         return asyncio.run(_run(cluster, work, mode, seconds))
 
 
@@ -100,8 +98,7 @@ async def warm(client: ApiClient, namespace: str) -> None:
 
 
 async def _fed(cluster: Cluster, client: ApiClient, work: Workload, seconds: float, operator: OperatorProcess | None) -> Outcome:
-    capacity = Amounts(work.places, work.places * GIB * NODE_MEMORY_GIB / NODE_CPU)
-    driver = WorkloadDriver(client, "scale", work.latency, work.throughput, capacity)
+    driver = WorkloadDriver(client, "scale", work.latency, work.throughput, work.capacity)
     if cluster.audit_log is None:
         raise SystemExit("the control plane keeps no audit log")
     log, before = audit.AuditLog(cluster.audit_log), _processor_seconds(cluster, operator)
@@ -109,7 +106,7 @@ async def _fed(cluster: Cluster, client: ApiClient, work: Workload, seconds: flo
     outcome = Outcome()
     if work.pods is None:
         record = await driver.run(seconds, drain_seconds=0.0)
-        outcome.shares = average_dominant_shares(record.samples, capacity, WARM_UP_SECONDS, seconds)
+        outcome.shares = average_dominant_shares(record.samples, work.capacity, WARM_UP_SECONDS, seconds)
         outcome.used, outcome.tasks = sum(outcome.shares.values()), len(record.overheads)
     else:
         outcome.bound_seconds, outcome.complete_seconds = await _until_bound(driver, client, work)

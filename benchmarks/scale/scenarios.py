@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+from e2e.workload.metrics import Amounts
 from e2e.workload.plans import LatencyPlan, PlannedBurst, ThroughputPlan
 from e2e.workload.stages import GIB, DagJob, Stage
 
@@ -35,6 +37,16 @@ class Workload:
     burst_seconds: int = 60
     apart_seconds: int = 3600
     finish: bool = False
+
+    @property
+    def cluster(self) -> dict[str, Any]:
+        """Return the nodes that it needs, as options of `Cluster.start`."""
+        return {"nodes": self.nodes, "node_cpu": str(NODE_CPU), "node_memory": f"{NODE_MEMORY_GIB}Gi"}
+
+    @property
+    def capacity(self) -> Amounts:
+        """Return the amounts of all places."""
+        return Amounts(self.places, self.places * GIB * NODE_MEMORY_GIB / NODE_CPU)
 
     @property
     def queues(self) -> list[str]:
@@ -99,7 +111,7 @@ def _churn(queues: int) -> list[ThroughputPlan]:
     running = round(TASKS_A_SECOND * CHURN_TASK_SECONDS)
     busy = min(queues, running)
     tasks = [running // busy + (number < running % busy) for number in range(busy)]
-    plans = [ThroughputPlan(_name(number), _same_jobs(number, count), 1, 1) for number, count in enumerate(tasks)]
+    plans = [ThroughputPlan(_name(number), _jobs(number, CHURN_TASK_SECONDS, count), 1, 1) for number, count in enumerate(tasks)]
     return [*plans, *(ThroughputPlan(_name(number), []) for number in range(busy, queues))]
 
 
@@ -115,16 +127,9 @@ def _name(number: int) -> str:
     return f"q-{number}"
 
 
-def _same_jobs(number: int, tasks: int) -> Iterator[DagJob]:
-    """Return Jobs of so many tasks, whose lengths vary by a fifth."""
-    chance = random.Random(number)
-    while True:
-        seconds = round(CHURN_TASK_SECONDS * chance.uniform(0.8, 1.2), 2)
-        yield DagJob("work", (Stage("work", tasks, seconds, 1.0, GIB),))
-
-
-def _jobs(number: int, task_seconds: float) -> Iterator[DagJob]:
+def _jobs(number: int, task_seconds: float, tasks: int | None = None) -> Iterator[DagJob]:
+    """Return Jobs whose tasks' lengths vary by a fifth; each has so many `tasks`, or 2 to 12."""
     chance = random.Random(number)
     while True:
         seconds = round(task_seconds * chance.uniform(0.8, 1.2), 2)
-        yield DagJob("work", (Stage("work", chance.randint(2, WIDEST), seconds, 1.0, GIB),))
+        yield DagJob("work", (Stage("work", tasks or chance.randint(2, WIDEST), seconds, 1.0, GIB),))

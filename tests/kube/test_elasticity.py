@@ -27,7 +27,6 @@ from tests.support.elastic_queues import (
     run_pods,
     settled,
     sizes,
-    take_sizes,
 )
 from tests.support.objects import World, job, pod
 
@@ -193,8 +192,7 @@ def test_slots_that_a_queue_gave_away_are_not_owed_to_it() -> None:
         elastic(world, f"{namespace}-work", curve, namespace)
     for _ in range(240):
         follow(world)
-        world.take(plan := world.plan())
-        take_sizes(world, plan)
+        round_(world)
         world.after(5.0)
     assert (sizes(world, "one"), sizes(world, "two")) == ({"one-work": 2}, {"two-work": 14})
     assert [world.status(name)["elasticity"]["fair"] for name in ("one", "two")] == [8, 8]

@@ -6,7 +6,7 @@ rate and one time. `balance` keeps everything and decides turns where shares are
 half-life, as in Kueue's Admission Fair Sharing, and lets a queue that was short catch up soon (`catch_up`).
 
 A queue receives the use of its pods, and room that is kept idle for it although one of its pods fits: a queue that leaves its allocation
-unused is not owed it again.
+unused is not owed it again. Slots that PAF moved from one queue to another count as the giver's (division.py).
 Latency queues have ledgers instead and do not participate. Balances are in none of the papers (docs/decisions/0111, 0112).
 """
 

@@ -85,7 +85,7 @@ def _share_if_backlogged(demand: FloatArray, weight: FloatArray, left: FloatArra
     satisfied = np.concatenate([zero, np.cumsum(take_rows(part, order), axis=0)])
     speed = np.concatenate([np.cumsum(take_rows(weight[:, None] * mix, order)[::-1], axis=0)[::-1], zero])
     limit = left * inverse_capacity(capacity)
-    asked_rows = np.column_stack([part[asked], weight[asked]])
+    asked_rows = np.ascontiguousarray(np.column_stack([part[asked], weight[asked]]))
     # equal rows are equal bytes, which compare several times faster than number by number
     _, first, back = np.unique(asked_rows.view(f"V{asked_rows.shape[1] * 8}").ravel(), return_index=True, return_inverse=True)
     kinds = asked_rows[first]

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from fairburst.policy.dress.values import Job, TaskTable
 # Labels by which other systems group pods, and ours. The first one on a pod counts.
 GROUP_LABELS = ("fairburst.dev/job", "scheduling.x-k8s.io/pod-group", "kueue.x-k8s.io/pod-group-name", "spark-app-selector")
 GROUP_LABEL_SET = frozenset(GROUP_LABELS)
+Number = TypeVar("Number", int, float)
 STEP_SECONDS = 0.5  # a larger move of the wall clock against the monotonic one means that the clock was set
 
 
@@ -175,7 +176,7 @@ class JobIndex:
         elif job.alone and job.active:  # not for a pod that returns, as after a restore of etcd
             self._accompany(job)
         job.active += 1
-        _sum(job.wanted, requests, +1)
+        add_amounts(job.wanted, requests, +1)
         self._note(job)
         return _Known(pod.metadata.uid, job, requests)
 
@@ -192,7 +193,7 @@ class JobIndex:
         self._tasks.append(known)
         job.running += 1
         job.rows += 1
-        _sum(job.used, known.requests, +1)
+        add_amounts(job.used, known.requests, +1)
         self._note(job)
         if job.alone:
             del self._by_namespace[job.key.namespace][job.key]
@@ -209,8 +210,8 @@ class JobIndex:
             )
         total.active += sign
         total.running += sign
-        _sum(total.wanted, requests, sign)
-        _sum(total.used, requests, sign)
+        add_amounts(total.wanted, requests, sign)
+        add_amounts(total.used, requests, sign)
         if not total.active:
             del self._bare_running[at]
 
@@ -219,14 +220,14 @@ class JobIndex:
         known = self._pods.pop(key)
         job = known.job
         job.active -= 1
-        _sum(job.wanted, known.requests, -1)
+        add_amounts(job.wanted, known.requests, -1)
         self._note(job)
         if known.row >= 0:
             if job.alone:
                 self._by_namespace.setdefault(job.key.namespace, {})[job.key] = job
                 self._settle(job, known.requests, -1)
             job.running -= 1
-            _sum(job.used, known.requests, -1)
+            add_amounts(job.used, known.requests, -1)
             if natural:
                 self._columns.ended[known.row] = now
                 self._tasks[known.row] = ended = _Ended(job, known.row, now)
@@ -369,9 +370,10 @@ def group_of(metadata: Metadata) -> str:
     return next((f"{label}={labels[label]}" for label in GROUP_LABELS if labels.get(label)), "")
 
 
-def _sum(total: list[int], requests: RequestVector, sign: int) -> None:
-    for at, amount in enumerate(requests):
-        total[at] += sign * amount
+def add_amounts(total: list[Number], amounts: Sequence[Number], times: int = 1) -> None:
+    """Add some amounts to a total in place, so many times; -1 removes them."""
+    for at, amount in enumerate(amounts):
+        total[at] += times * amount
 
 
 def _age(start_time: str, wall: float) -> float:

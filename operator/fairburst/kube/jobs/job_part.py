@@ -17,7 +17,7 @@ import numpy as np
 
 from fairburst.bounds import MOST_AMOUNT
 from fairburst.kube.api.objects import Job as KubeJob
-from fairburst.kube.jobs.job_index import JobIndex, JobKey, JobPods, group_of
+from fairburst.kube.jobs.job_index import JobIndex, JobKey, JobPods, add_amounts, group_of
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL, size_of
 from fairburst.kube.names import SIZE_CLASSES, SMALL_CLASS
 from fairburst.kube.queues.job_annotations import family_of
@@ -217,8 +217,8 @@ def _add_desired(drafts: dict[tuple[str, bool], _Draft], desired: DesiredPods, s
         metadata.creation_timestamp,
         len(requests),
     )
-    _add(draft.request, requests, max(whole, owner.existing))
-    _add(draft.wanted, requests, max(owner.wanted, owner.existing))
+    add_amounts(draft.request, requests, max(whole, owner.existing))
+    add_amounts(draft.wanted, requests, max(owner.wanted, owner.existing))
     if isinstance(controller, KubeJob):
         draft.family = draft.family or family_of(controller) or ""
 
@@ -232,18 +232,13 @@ def _add_pods(drafts: dict[tuple[str, bool], _Draft], pods: JobPods, width: int)
     if announced and at not in drafts:
         return None  # its controller has ended or is being deleted: its pods have no further demand
     draft = _draft(drafts, *at, f"{pods.kind} {pods.key.namespace}/{pods.name}", pods.created, width)
-    _add(draft.used, [amount / 1000 for amount in pods.used])
+    add_amounts(draft.used, [amount / 1000 for amount in pods.used])
     draft.running += pods.running
     if not announced:
         wanted = [amount / 1000 for amount in pods.wanted]
-        _add(draft.request, wanted)
-        _add(draft.wanted, wanted)
+        add_amounts(draft.request, wanted)
+        add_amounts(draft.wanted, wanted)
     return draft
-
-
-def _add(total: list[float], amounts: Sequence[float], count: float = 1) -> None:
-    for column, amount in enumerate(amounts):
-        total[column] += count * amount
 
 
 def _job_of_one(pods: JobPods, queue: str) -> Job:

@@ -81,8 +81,7 @@ class JobColumns(Sequence[Job]):
             pieces += [(self, slice(at, start)), (fresh, slice(taken, taken + len(new)))]
             at, taken = stop, taken + len(new)
         pieces.append((self, slice(at, len(self))))
-        jobs = list(itertools.chain.from_iterable(part.jobs[piece] for part, piece in pieces))
-        return JobColumns(jobs, self.numbers, *(np.concatenate([getattr(part, name)[piece] for part, piece in pieces]) for name in _ARRAYS))
+        return _of_pieces(pieces)
 
     def where(self, which: BoolArray) -> JobColumns:
         """Return the jobs of an (n,) mask."""
@@ -114,8 +113,14 @@ def joined(*parts: JobColumns) -> JobColumns:
     parts = tuple(part for part in parts if len(part)) or parts[:1]
     if len(parts) == 1:
         return parts[0]
-    jobs = list(itertools.chain.from_iterable(part.jobs for part in parts))
-    return JobColumns(jobs, parts[0].numbers, *(np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS))
+    return _of_pieces([(part, slice(None)) for part in parts])
+
+
+def _of_pieces(pieces: Sequence[tuple[JobColumns, slice]]) -> JobColumns:
+    """Return the jobs of these slices, one after the other."""
+    jobs = list(itertools.chain.from_iterable(part.jobs[piece] for part, piece in pieces))
+    arrays = (np.concatenate([getattr(part, name)[piece] for part, piece in pieces]) for name in _ARRAYS)
+    return JobColumns(jobs, pieces[0][0].numbers, *arrays)
 
 
 def _read(jobs: Sequence[Job], width: int, numbers: QueueNumbers) -> JobColumns:
