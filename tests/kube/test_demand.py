@@ -12,8 +12,8 @@ from fairburst.kube.api.objects import JOB_TRACKING, Pod
 from fairburst.kube.names import HELD_ANNOTATION
 from fairburst.kube.usage.controller_index import ControllerIndex
 from fairburst.kube.usage.demand import NamespaceDemand, namespace_demand
+from fairburst.kube.usage.owner_sums import COUNTED_SECONDS
 from fairburst.kube.usage.pod_index import PodIndex
-from fairburst.kube.usage.pod_sums import COUNTED_SECONDS
 from fairburst.kube.usage.waiting_pods import MOST_SIZES, waiting_lines, waiting_pods
 from fairburst.kube.workloads.replicas import Deployment, ReplicaSet, StatefulSet
 from fairburst.policy.arrays import FloatArray

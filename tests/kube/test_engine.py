@@ -80,24 +80,6 @@ def test_a_settled_cluster_gets_no_writes() -> None:
         world.after_due(plan)
 
 
-@pytest.mark.parametrize("away", [3.0, 500.0])
-def test_a_restarted_operator_on_a_settled_cluster_writes_nothing(away: float) -> None:
-    world = World()
-    batch(world, pods=10)
-    world.queue(LQ, "burst", spec=latency_spec())
-    world.settle()
-    again = World()
-    for name in ("pods", "nodes", "namespaces", "quotas", "queues"):
-        getattr(again, name).update(getattr(world, name))
-    for one in world.pods.values():
-        again.put(one)
-    again.controller("Job", None, job("batch", "batch-job", 100))
-    again.wall, again.now = world.wall + away, 5.0
-    plan = again.plan()
-    assert (plan.labels, plan.quota_writes, plan.statuses, plan.events) == ({}, [], [], [])
-    assert plan.result.classes == world.plan().result.classes
-
-
 def test_a_round_that_plans_no_statuses_words_no_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sentence names the tightest of all promises: with one for each hard queue a round would be quadratic."""
     world = World()

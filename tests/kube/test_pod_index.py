@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairburst.kube.api.objects import JOB_TRACKING, Pod, controller_of
-from fairburst.kube.usage import pod_index
+from fairburst.kube.usage import owner_sums
 from fairburst.kube.usage.effective_requests import containers_without_requests, effective_requests
 from fairburst.kube.usage.outside import NodeOffer, OutsideUse
 from fairburst.kube.usage.pod_index import PodIndex
@@ -140,7 +140,7 @@ def test_an_owner_with_pods_is_not_forgotten() -> None:
 
 
 def test_only_so_many_owners_without_pods_are_remembered(monkeypatch: Any) -> None:
-    monkeypatch.setattr(pod_index, "REMEMBERED_OWNERS", 2)
+    monkeypatch.setattr(owner_sums, "REMEMBERED_OWNERS", 2)
     index = PodIndex(RESOURCES)
     for uid in ("j1", "j2", "j3"):
         each = pod(uid, owner=("Job", uid))

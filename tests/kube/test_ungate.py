@@ -37,13 +37,13 @@ class GatedPods(Measured):
 
     def see(self, pod: Pod) -> None:
         self.index.update(None, pod)
-        self.gates.pod_changed(None, pod)
+        self.gates.pod_changed(None, pod, asyncio.get_running_loop().time())
 
-    def send(self, **ranks: int) -> int:
-        """Run a round in which every pod fits. `ranks`: urgency by namespace."""
+    def send(self, since: float | None = None, **ranks: int) -> int:
+        """Run a round in which every pod fits, for an event at `since`, by default now. `ranks`: urgency by namespace."""
         levels = {namespace: GateLevel((rank, 0), (PLENTY,)) for namespace, rank in ranks.items()}
         chosen, _ = self.gates.plan(levels, (), self.index, now=asyncio.get_running_loop().time())
-        self.ungater.send(chosen, since=asyncio.get_running_loop().time())
+        self.ungater.send(chosen, since=asyncio.get_running_loop().time() if since is None else since)
         return len(chosen)
 
     def gates_of(self, name: str, namespace: str = "batch") -> list[str]:
@@ -74,6 +74,22 @@ async def test_each_pod_gets_one_patch_and_other_gates_stay(site: GatedPods) -> 
     assert site.send(batch=2) == 0, "what the server answered is known"
     assert value(site.metrics, "fairburst_queue_reaction_seconds_count") == 1.0, "one batch"
     assert value(site.metrics, "fairburst_queue_patch_seconds_count") == 2.0, "two patches"
+
+
+async def test_a_pod_that_came_after_the_first_event_of_its_round_has_waited_since_it_came(site: GatedPods) -> None:
+    """In full rounds it was said to have waited for up to a quarter of a second, in which another pod's event had waited for the round."""
+    begun = asyncio.get_running_loop().time()
+    await asyncio.sleep(0.3)
+    site.create("a")
+    site.send(since=begun, batch=2)
+    await until(lambda: site.count("ok") == 1, "the patch")
+    assert value(site.metrics, "fairburst_queue_patch_seconds_sum") < 0.25
+    site.create("b")
+    site.create("b")
+    await asyncio.sleep(0.3)
+    site.send(since=begun, batch=2)
+    await until(lambda: site.count("ok") == 2, "the second patch")
+    assert value(site.metrics, "fairburst_queue_patch_seconds_sum") > 0.3, "it has waited since it came, whatever has changed since"
 
 
 async def test_a_pod_that_has_changed_meanwhile_is_left_as_it_is_and_chosen_anew_from_fresh_state(site: GatedPods) -> None:

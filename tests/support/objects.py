@@ -203,6 +203,17 @@ class World:
         self.view.controllers.update(kind, old, new)
         self.view.changed_namespaces.add((new or old).metadata.namespace)
 
+    def restarted(self, away: float = 3.0) -> World:
+        """The same cluster, seen by a new process that begins `away` seconds later."""
+        again = World(self.config, 0)
+        for name in ("nodes", "namespaces", "quotas", "queues"):
+            getattr(again, name).update(getattr(self, name))
+        for one in self.pods.values():
+            again.put(one)
+        again.view.controllers = self.view.controllers
+        again.wall, again.now = self.wall + away, 5.0
+        return again
+
     def after(self, seconds: float) -> None:
         self.wall += seconds
         self.now += seconds

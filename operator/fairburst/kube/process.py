@@ -321,7 +321,7 @@ class Operator:
         self._view.pods.update(old, new)
         self._recent.pod_changed(old, new, time.time(), now)
         self._view.changed_namespaces.add(namespace)
-        self._engine.gates.pod_changed(old, new)
+        self._engine.gates.pod_changed(old, new, now)
         self._changed_pods_in.add(namespace)
         self._gated_arrived |= old is None and pod.gated
         if old is not None and not old.ended and (new is None or new.ended):

@@ -31,7 +31,7 @@ CONCURRENT_PATCHES = 32
 
 @dataclass(slots=True)
 class _Batch:
-    """Pods chosen at one time. `since`: monotonic time of the event that released them; `left`: not answered yet."""
+    """Pods chosen at one time. `since`: monotonic time since which the first of them could be released; `left`: not answered yet."""
 
     since: float
     left: int
@@ -58,12 +58,13 @@ class Ungater:
         self._numbers = itertools.count()
 
     def send(self, pods: Sequence[GatedPod], since: float) -> None:
-        """Queue these pods; return at once. `since`: monotonic time of the event that released them."""
+        """Queue these pods; return at once. `since`: monotonic time of the first event that may have released them. A pod that came later
+        has waited since then."""
         if not pods:
             return
-        event(logger, logging.DEBUG, "pods released", pods=len(pods), decided_ms=(time.monotonic() - since) * 1e3)
+        batch = _Batch(min(max(since, pod.since) for pod in pods), len(pods))
+        event(logger, logging.DEBUG, "pods released", pods=len(pods), decided_ms=(time.monotonic() - batch.since) * 1e3)
         self._gates.sent(pods)
-        batch = _Batch(since, len(pods))
         for pod in pods:
             self._queue.put_nowait((self._gates.urgency(pod.space), next(self._numbers), pod, batch))
 
@@ -76,7 +77,7 @@ class Ungater:
     async def _work(self) -> None:
         while True:
             _, _, pod, batch = await self._queue.get()
-            self._metrics.queue_patch_seconds.observe(time.monotonic() - batch.since)
+            self._metrics.queue_patch_seconds.observe(time.monotonic() - max(batch.since, pod.since))
             result = await self._ungate(pod)
             self._metrics.writes.labels("ungate", result).inc()
             batch.left -= 1

@@ -335,9 +335,11 @@ class UncountedPods(Struct):
 
 
 class JobStatus(Struct):
-    """batch/v1 JobStatus. `start_time`: when the Job controller first processed the Job; None while it is suspended."""
+    """batch/v1 JobStatus. `start_time`: when the Job controller first processed the Job; None while it is suspended. `active`: pods that
+    the Job controller has not seen end, without those being deleted."""
 
     start_time: str | None = None
+    active: int = 0
     succeeded: int = 0
     failed: int = 0
     failed_indexes: str | None = None

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 from fairburst.kube.names import EXPIRES_ANNOTATION, LASTING_ANNOTATION
 from fairburst.kube.times import to_epoch
+from fairburst.quantity import parse_quantity
 
 WINDOW_SECONDS = 120.0  # beyond a window's deadline
 SLACK_SECONDS = 1800.0
@@ -53,6 +54,15 @@ def notes(temporary: Temporary | None, present: Mapping[str, str], wall: float) 
     if same and not late and stored is not None and stored <= at + 1.0:
         return {name: present[name] for name in NOTES}, False
     return dict(wanted), late or (stored is not None and stored > at + 1.0 and temporary.until is not None)
+
+
+def lasting_amounts(present: Mapping[str, str]) -> dict[str, float]:
+    """Return the quantities that stay by the annotations, by quota key; empty if there are none, or if they cannot be read."""
+    pairs = [pair.partition("=") for pair in present.get(LASTING_ANNOTATION, "").split(",") if pair]
+    try:
+        return {key: parse_quantity(text) for key, _, text in pairs}
+    except ValueError:
+        return {}
 
 
 def _stored(present: Mapping[str, str]) -> float | None:

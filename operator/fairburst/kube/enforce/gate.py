@@ -126,13 +126,13 @@ class UngatePlanner:
     _in_flight: dict[str, dict[PodKey, GatedPod]] = field(default_factory=dict)
     _refused: dict[PodKey, tuple[str, float]] = field(default_factory=dict)
 
-    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Apply one change of a pod that the pod index has seen."""
+    def pod_changed(self, old: Pod | None, new: Pod | None, now: float = -math.inf) -> None:
+        """Apply one change of a pod that the pod index has seen. `now`: monotonic time of its event, if there was one."""
         pod = new or old
         if pod is None:
             return
         key = (pod.metadata.namespace, pod.metadata.name)
-        self.gated.update(new, key)
+        self.gated.update(new, key, now)
         held = self.gated.get(key)
         refused = self._refused.get(key)
         if refused is not None and (held is None or held.version != refused[0]):

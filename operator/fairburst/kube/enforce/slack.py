@@ -79,6 +79,13 @@ class SlackControl:
         self._slack: dict[object, _Slack] = {}
         self._ends: dict[object, _Ends] = {}
 
+    def resume(self, quota: object, noted: tuple[float, float] | None, now: float) -> None:
+        """Begin with the slack that an earlier process noted, at its level, and with as many ends as that needs; None: it noted none."""
+        if noted is not None:
+            pods, level = noted
+            self._slack[quota] = _Slack(pods, now, level=level, window_from=now)
+            self._ends[quota] = _Ends(pods / SOON_SECONDS * RATE_SECONDS, now)
+
     def ended(self, quota: object, now: float) -> None:
         """Note the end of a pod that the quota counts."""
         ends = self._ends.setdefault(quota, _Ends())

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 
 from fairburst.kube.api.quota_objects import ResourceQuota
 from fairburst.kube.enforce.division import largest
+from fairburst.kube.enforce.expiry import lasting_amounts
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
-from fairburst.kube.enforce.quota_plan import is_full
-from fairburst.kube.enforce.slack import Use
+from fairburst.kube.enforce.quota_plan import amounts, is_full, quota_key
+from fairburst.kube.enforce.slack import FIRST_PODS, Use
 from fairburst.kube.usage.pod_counts import pods_in
 from fairburst.kube.usage.pod_usage import NamespaceUsage
 
@@ -38,3 +39,18 @@ def use_of(
         full=full,
         level=pods_in(level, item.unit),
     )
+
+
+def noted_slack(quotas: Iterable[ResourceQuota], unit: Mapping[str, float]) -> tuple[float, float] | None:
+    """Return the slack that an earlier process gave a namespace, and the level, in pods of the size `unit`; None if there is none.
+
+    The annotations of its quotas hold what stays without it: the level and one pod.
+    """
+    above, lasting = dict[str, float](), dict[str, float]()
+    for quota in quotas:
+        noted = lasting_amounts(quota.metadata.annotations or {})
+        for name, amount in amounts(quota.spec.hard).items() if noted else ():
+            stays = noted.get(quota_key(name), 0.0)
+            above[name], lasting[name] = above.get(name, 0.0) + amount - stays, lasting.get(name, 0.0) + stays
+    pods = pods_in(above, unit)
+    return (pods + FIRST_PODS, pods_in(lasting, unit) - FIRST_PODS) if pods > 0 else None

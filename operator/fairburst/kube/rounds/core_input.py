@@ -18,6 +18,7 @@ from fairburst.kube.rounds.resync import ResyncRounds
 from fairburst.kube.rounds.view import ClusterView
 from fairburst.kube.usage.closed_nodes import ClosedNodes
 from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.kube.workloads.job import earlier_ends
 from fairburst.policy.model import ClusterSnapshot, QueueKind
 
 MANY_CONTROLLERS = 1000
@@ -64,6 +65,8 @@ class CoreInput:
         """
         stale = self._read_nodes(view, changes, queues)
         self._find_managed(view, changes, queues)
+        if not view.pods.knows_earlier_ends:
+            _note_earlier_ends(view)
         view.changed_namespaces |= view.pods.expire(wall) | self._resyncs.moved()
         view.changed_namespaces |= self._with_moved_ports(view.pods) | changes.defaults
         view.changed_namespaces |= self._slots.prepare(
@@ -161,3 +164,12 @@ class CoreInput:
             for resource, amount in freed.items():
                 known[resource] = known.get(resource, 0.0) + amount
         return uncharged
+
+
+def _note_earlier_ends(view: ClusterView) -> None:
+    """Note the pods that ended before the index began and that their Jobs still have as active: they are not lacking."""
+    for job in view.controllers.all_jobs():
+        if not job.finished:
+            owner = job.metadata.namespace, job.metadata.uid
+            view.pods.note_earlier_ends(*owner, *earlier_ends(job, view.pods.owner(*owner)))
+    view.pods.knows_earlier_ends = True

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from fairburst.kube.enforce.quota_plan import pods_permitted
 from fairburst.kube.rounds.managed import ManagedNamespaces, burst_rate
 from fairburst.kube.rounds.view import RoundContext
 from fairburst.policy.arrays import FloatArray
@@ -35,9 +36,18 @@ class Places:
             return
         weight = np.array([spec.weight for spec in round_.snapshot.queues])
         limits = slot_limits(max(total, 0.0), self._shares(round_, promises_changed), weight, wanted)
+        self._recall(round_, managed)
         self._keep(round_.rows, limits, wanted, round_.touched)
         for item in managed.of(round_.touched):
             item.slots = FLOOR_PODS if item.row is None else self._given[item.namespace]
+
+    def _recall(self, round_: RoundContext, managed: ManagedNamespaces) -> None:
+        """Read the limits that an earlier process gave from the quotas."""
+        for item in managed.of(round_.rows.keys() - self._given.keys()):
+            found = [pods_permitted(quota) for key in item.quota_keys if (quota := round_.view.quotas.get(key)) is not None]
+            limits = [most for most in found if most is not None]
+            if limits:
+                self._given[item.namespace] = sum(limits)
 
     def _keep(self, rows: Mapping[str, int], limits: FloatArray, wanted: FloatArray, touched: set[str]) -> None:
         """Change the limits that are too small or too large; the others stay, so that an unchanged cluster gets no writes."""

@@ -18,7 +18,7 @@ from fairburst.kube.enforce.quota_targets import gated_target, namespace_quota_t
 from fairburst.kube.enforce.recount import Recounts
 from fairburst.kube.enforce.size_note import size_note
 from fairburst.kube.enforce.slack import FIRST_PODS, STEERED_SECONDS, SlackControl
-from fairburst.kube.enforce.slack_use import use_of
+from fairburst.kube.enforce.slack_use import noted_slack, use_of
 from fairburst.kube.jobs.reserve import Reserve, divides, left_over
 from fairburst.kube.names import LANE_QUOTAS, OTHER_QUOTAS, QUOTA_NAME, SMALL_QUOTA
 from fairburst.kube.queues.spaces import namespace_of
@@ -52,6 +52,7 @@ class QuotaRounds:
         self.slack = SlackControl()
         self.hold_times = HoldTimes()
         self._recounts = Recounts()
+        self._begun = False
         self._deleted: dict[QuotaKey, ResourceQuota] = {}  # as they were when their deletion was planned
 
     def _look(self, namespace: str, at: float, now: float) -> None:
@@ -79,10 +80,13 @@ class QuotaRounds:
             level = dict(zip(snapshot.resources, item.level.tolist(), strict=True))
             quotas = [quota for key in item.quota_keys if (quota := round_.view.quotas.get(key)) is not None]
             use = use_of(item, level, round_.view.pods.namespace(item.namespace), quotas, room, uncharged.get(item.namespace, {}))
+            if not self._begun and use is not None and not _is_open(round_, item):
+                self.slack.resume((item.namespace, QUOTA_NAME), noted_slack(quotas, item.unit), round_.now)
             item.slack = self.slack.observe((item.namespace, QUOTA_NAME), use, round_.now)
             item.takes_head_room = use is not None and use.takes_head_room
             if (pause := self.slack.pause((item.namespace, QUOTA_NAME))) is not None:
                 self._look(item.namespace, round_.now + pause, round_.now)
+        self._begun = True
 
     @staticmethod
     def entitle(round_: RoundContext, items: Sequence[ManagedNamespace], entitlement: Entitlement) -> None:
@@ -221,7 +225,7 @@ def _temporary(round_: RoundContext, item: ManagedNamespace, target: QuotaTarget
     if item.row is None or item.mode.ceiling:
         return None
     columns, snapshot = round_.memory.columns, round_.snapshot
-    if columns is not None and columns.state[item.row] in {OPEN, OVERDUE}:
+    if columns is not None and _is_open(round_, item):
         weights = columns.declared.weight[columns.guarantee != NOT_ADMITTED].sum()
         fair = snapshot.live_capacity * columns.declared.weight[item.row] / max(weights, SMALLEST)
         lasting = {
@@ -232,6 +236,12 @@ def _temporary(round_: RoundContext, item: ManagedNamespace, target: QuotaTarget
     if target.slack > FIRST_PODS and not target.exact:
         return Temporary(None, _quantities({name: amount + target.unit[name] for name, amount in target.level.items()}))
     return None
+
+
+def _is_open(round_: RoundContext, item: ManagedNamespace) -> bool:
+    """Return whether a window of its queue is open."""
+    columns = round_.memory.columns
+    return columns is not None and item.row is not None and columns.state[item.row] in {OPEN, OVERDUE}
 
 
 def _has_just_opened(round_: RoundContext, item: ManagedNamespace) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from fairburst.kube.api.objects import Job, PodTemplate
@@ -58,6 +58,10 @@ class ControllerIndex:
         kinds = self._by_namespace.get(namespace)
         job: Job | None = None if kinds is None else kinds["Job"].get(name)
         return job
+
+    def all_jobs(self) -> Iterator[Job]:
+        """Return the Jobs of all namespaces."""
+        return (job for kinds in self._by_namespace.values() for job in kinds["Job"].values())
 
     def space_of(self, work: Suspendable) -> str:
         """Return the space of a Job's or JobSet's new pods. A JobSet starts whole, so that of its first part counts for all of it."""

@@ -5,6 +5,7 @@ Updated by every event in all namespaces, so that no gate is overlooked. `enforc
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ GroupKey = tuple[str, str]  # space, name of the group
 class GatedPod:
     """A pod that our gate holds. `gate_index`: the gate's position in its list. `order`: the pod's place within its space.
 
-    `group` is None for a pod without a group.
+    `group` is None for a pod without a group. `since`: monotonic time at which it was first seen with our gate; minus infinity if unknown.
     """
 
     key: PodKey
@@ -37,6 +38,7 @@ class GatedPod:
     gate_index: int
     order: tuple[bool, int, str, str]
     group: GroupKey | None
+    since: float = -math.inf
 
 
 @dataclass(slots=True)
@@ -69,14 +71,14 @@ class GatedPods:
         self._groups: dict[str, dict[GroupKey, PodGroup]] = {}  # by space
         self._group_of: dict[PodKey, GroupKey] = {}
 
-    def update(self, new: Pod | None, key: PodKey) -> None:
-        """Apply one change: the pod as it is now, or None if it is gone."""
-        self._forget(key)
+    def update(self, new: Pod | None, key: PodKey, now: float = -math.inf) -> None:
+        """Apply one change: the pod as it is now, or None if it is gone. `now`: monotonic time of the event, if there was one."""
+        former = self._forget(key)
         if new is None or new.ended or new.metadata.deletion_timestamp is not None:
             return
         space = self.spaces.of_class(key[0], new.spec.priority_class_name)
         group, size = group_of(new, space)
-        held = gated_pod(new, group, space)
+        held = gated_pod(new, group, space, former.since if former is not None and former.uid == new.metadata.uid else now)
         if held is not None:
             self._pods[key] = held
             insort(self._by_space.setdefault(space, []), held, key=_order)
@@ -118,7 +120,7 @@ class GatedPods:
         else:
             group.gated[key] = held
 
-    def _forget(self, key: PodKey) -> None:
+    def _forget(self, key: PodKey) -> GatedPod | None:
         held = self._pods.pop(key, None)
         if held is not None:
             pods = self._by_space[held.space]
@@ -135,9 +137,10 @@ class GatedPods:
                 del self._groups[name[0]][name]
                 if not self._groups[name[0]]:
                     del self._groups[name[0]]
+        return held
 
 
-def gated_pod(pod: Pod, group: GroupKey | None = None, space: str | None = None) -> GatedPod | None:
+def gated_pod(pod: Pod, group: GroupKey | None = None, space: str | None = None, since: float = -math.inf) -> GatedPod | None:
     """Return the pod as a gated one; None without our gate. Pods that other gates hold too come last: they cannot run yet."""
     index = pod.gate_index(GATE)
     if index is None:
@@ -147,7 +150,7 @@ def gated_pod(pod: Pod, group: GroupKey | None = None, space: str | None = None)
     foreign = len(pod.spec.scheduling_gates or ()) > 1
     order = (foreign, step_of(metadata.labels), created, metadata.name)
     key, space = (metadata.namespace, metadata.name), metadata.namespace if space is None else space
-    return GatedPod(key, space, metadata.uid, metadata.resource_version, created, index, order, group)
+    return GatedPod(key, space, metadata.uid, metadata.resource_version, created, index, order, group, since)
 
 
 def group_of(pod: Pod, space: str) -> tuple[GroupKey | None, int]:

@@ -11,7 +11,6 @@ import functools
 import heapq
 import math
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from dataclasses import replace
 
@@ -22,12 +21,11 @@ from fairburst.kube.queues.spaces import UNDIVIDED, Spaces, namespace_of
 from fairburst.kube.usage.effective_requests import containers_without_requests, counted_until, milli_requests, uncounted_resources
 from fairburst.kube.usage.host_ports import PortUse, host_ports
 from fairburst.kube.usage.lane_pods import LanePods
-from fairburst.kube.usage.pod_sums import EndedLately, NamespaceSums, OwnerSums, PodFacts, count_key, mark, mark_unannounced
+from fairburst.kube.usage.owner_sums import Owners, OwnerSums
+from fairburst.kube.usage.pod_sums import NamespaceSums, PodFacts, count_key, mark, mark_unannounced
 from fairburst.kube.usage.pod_usage import NO_PODS, Amounts, ClassUsage, NamespaceUsage, NodeUsage, NodeWatcher, OwnerUsage, RequestVector
 from fairburst.kube.usage.vector_sums import VectorBag, VectorSum, add_thousandths
 from fairburst.kube.workloads.registry import ANNOUNCED_KINDS
-
-REMEMBERED_OWNERS = 10_000  # owners without pods whose last requests are kept, for a Job whose next pod a quota refuses
 
 
 class PodIndex:
@@ -45,15 +43,14 @@ class PodIndex:
         self._counted = frozenset(resources)
         self.by_class = by_class
         self.spaces = spaces
+        self.knows_earlier_ends = False  # whether `note_earlier_ends` was called for all Jobs
         self._lanes = LanePods()
         self.ports = PortUse()
         self._facts: dict[tuple[str, str], PodFacts] = {}
         self._namespaces: dict[str, NamespaceSums] = {}
-        self._owners: dict[tuple[str, str], OwnerSums] = {}  # by namespace and uid
-        self._idle_owners: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._owners = Owners()
         self._nodes: dict[str, dict[str | None, VectorSum]] = {}  # by node and space; None: unmanaged pods of any namespace
         self._expiring: list[tuple[float, tuple[str, str], str]] = []
-        self._ended = EndedLately()
         self._vectors: dict[RequestVector, RequestVector] = {}
         self._node_watchers = weakref.WeakSet[NodeWatcher]()
 
@@ -77,8 +74,8 @@ class PodIndex:
                 return
             del self._facts[key]
             self._account(before, -1)
-            if before.tracked and not before.ended and (after is None or after.ended):
-                self._count_end(before)
+            if before.tracked and not before.ended and (after is None or after.ended):  # the watch of live pods shows an end as a deletion
+                self._owners.count_end((before.namespace, before.owner))
         if new is not None and after is not None:
             self._facts[key] = after
             self._account(after, +1)
@@ -92,7 +89,7 @@ class PodIndex:
         `now` : seconds since the epoch. Call it before each reading.
         """
         changed = set[str]()
-        self._ended.settle(now)
+        self._owners.settle(now)
         while self._expiring and self._expiring[0][0] < now:
             _, key, uid = heapq.heappop(self._expiring)
             facts = self._facts.get(key)
@@ -114,10 +111,13 @@ class PodIndex:
                 self._facts[facts.namespace, facts.name] = moved = replace(facts, space=space)
                 self._account(moved, +1)
 
+    def note_earlier_ends(self, namespace: str, uid: str, counted: int, uncounted: int) -> None:
+        """Note ends of an owner's pods that this index has not seen: those that its Job's status counts, and those that it will count."""
+        self._owners.count_earlier_ends((namespace, uid), counted, uncounted)
+
     def forget_owner(self, namespace: str, uid: str) -> None:
         """Forget an owner that has been deleted."""
-        if self._idle_owners.pop((namespace, uid), "absent") is None:
-            del self._owners[namespace, uid]
+        self._owners.forget((namespace, uid))
 
     # Reading ---------------------------------------------------------------------------------------------------------
 
@@ -213,7 +213,7 @@ class PodIndex:
         def count(uid: str) -> int:
             if space == namespace:
                 return sum(self._lanes.live(one, uid) for one in self.spaces.within(namespace)[1:])
-            known = self._owners.get((namespace, uid), OwnerSums())
+            known = self._owners.get((namespace, uid)) or OwnerSums()
             return known.active - known.terminating - self._lanes.live(space, uid)
 
         return count
@@ -301,7 +301,7 @@ class PodIndex:
     def _account(self, facts: PodFacts, sign: int) -> None:
         """Add a pod's contribution to every sum that it belongs to (+1), or remove it (-1)."""
         self._account_namespace(facts, sign)
-        self._account_owner(facts, sign)
+        self._owners.account(facts, sign)
         if facts.lane_class:
             self._lanes.account(facts, sign)
         if facts.bound:
@@ -352,41 +352,6 @@ class PodIndex:
         each.add(facts.requests, sign)
         if not each.sum.count:
             del entry.by_class[facts.size_class]
-
-    def _account_owner(self, facts: PodFacts, sign: int) -> None:
-        key = facts.namespace, facts.owner
-        entry = self._owners.get(key)
-        if entry is None:
-            entry = self._owners[key] = OwnerSums()
-        entry.usage = None
-        entry.pods += sign
-        if not facts.ended:
-            entry.active += sign
-            entry.bound += sign * facts.bound
-            entry.terminating += sign * facts.terminating
-        if sign > 0:
-            self._idle_owners.pop(key, None)
-            if facts.created >= entry.newest:
-                entry.newest, entry.newest_requests = facts.created, facts.requests
-                entry.newest_uncounted, entry.newest_ports = facts.uncounted, facts.ports
-        elif not entry.pods:
-            self._rest(facts)
-
-    def _count_end(self, facts: PodFacts) -> None:
-        """Count a pod that its Job's status may not count yet. The informer watches live pods only, so an end looks like a deletion."""
-        owner = self._owners.get((facts.namespace, facts.owner))
-        if owner is not None:
-            self._ended.note(owner)
-
-    def _rest(self, facts: PodFacts) -> None:
-        """Note that an owner has no pods left: remember it for a while, unless it is a bare pod."""
-        if facts.owner == facts.uid:
-            del self._owners[facts.namespace, facts.owner]
-            return
-        self._idle_owners[facts.namespace, facts.owner] = None
-        if len(self._idle_owners) > REMEMBERED_OWNERS:
-            oldest, _ = self._idle_owners.popitem(last=False)
-            del self._owners[oldest]
 
     def _amounts(self, milli_amounts: Sequence[float], *, empty: bool = False) -> Amounts:
         """Return a vector in thousandths as a mapping in natural units; an empty one as zeros, or as no entries if `empty`.

@@ -1,17 +1,14 @@
-"""The mutable sums inside the pod index, by space and by owner, and the contribution of one pod to them."""
+"""The mutable sums inside the pod index, by space, and the contribution of one pod. Those by owner are in `owner_sums.py`."""
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass
 from typing import TypeVar
 
 from fairburst.kube.usage.host_ports import HostPorts
-from fairburst.kube.usage.pod_usage import NamespaceUsage, OwnerUsage, RequestVector
+from fairburst.kube.usage.pod_usage import NamespaceUsage, RequestVector
 from fairburst.kube.usage.vector_sums import VectorBag, VectorSum
-
-# The Job controller counts ended pods in batches of a second. It never counts those that a failure policy ignores.
-COUNTED_SECONDS = 5.0
 
 
 class NamespaceSums:
@@ -32,47 +29,6 @@ class NamespaceSums:
         self.unannounced: set[str] = set()
         self.uncounted = Counter[tuple[RequestVector, tuple[str, ...]]]()
         self.ported = Counter[tuple[RequestVector, HostPorts, bool]]()
-
-
-@dataclass(slots=True)
-class OwnerSums:
-    """The counts of one owner's pods."""
-
-    pods: int = 0
-    active: int = 0
-    bound: int = 0
-    terminating: int = 0
-    ended: int = 0
-    settled: int = 0  # those of `ended` that ended long enough ago for the Job's status to count them
-    newest: tuple[str, str] = ("", "")
-    newest_requests: RequestVector = ()
-    newest_uncounted: tuple[str, ...] = ()
-    newest_ports: HostPorts = ()
-    usage: OwnerUsage | None = None  # what a reader gets; None: not read since the last change
-
-
-class EndedLately:
-    """Counts the ends of pods: at once in `ended`, and in `settled` once the Job's status counts them too."""
-
-    def __init__(self) -> None:
-        self._now: list[OwnerSums] = []
-        self._lately: deque[tuple[float, list[OwnerSums]]] = deque()
-
-    def note(self, owner: OwnerSums) -> None:
-        """Note the end of one of the owner's pods."""
-        owner.ended += 1
-        owner.usage = None
-        self._now.append(owner)
-
-    def settle(self, now: float) -> None:
-        """Count the ends that are more than `COUNTED_SECONDS` old, by the first call after each. now: seconds."""
-        if self._now:
-            self._lately.append((now, self._now))
-            self._now = []
-        while self._lately and self._lately[0][0] < now - COUNTED_SECONDS:
-            for owner in self._lately.popleft()[1]:
-                owner.settled += 1
-                owner.usage = None
 
 
 @dataclass(slots=True)

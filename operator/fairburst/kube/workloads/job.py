@@ -29,13 +29,24 @@ def completions_left(job: Job, pods: CountedPods) -> float:
     The Job controller counts ended pods up to a second late. Until then they are taken as succeeded: if one has failed, its successor is
     wanted a second later. Indexes that have failed for good (`backoffLimitPerIndex`) get no successors.
     """
-    counting = job.status.uncounted_terminated_pods or UncountedPods()
-    succeeded = job.status.succeeded + len(counting.succeeded or ())
+    succeeded, failed = _counted(job)
     if job.spec.completions is None:
         return pods.active - pods.terminating if succeeded else math.inf
-    counted = succeeded + job.status.failed + len(counting.failed or ())
-    uncounted = max(0, min(pods.lately, pods.ended - counted))
+    uncounted = max(0, min(pods.lately, pods.ended - succeeded - failed))
     return max(0, job.spec.completions - succeeded - uncounted - _indexes(job.status.failed_indexes))
+
+
+def earlier_ends(job: Job, pods: CountedPods) -> tuple[int, int]:
+    """Return how many pods of the Job have ended by its status, and how many more must have ended: it has them as active, and they are not
+    there. `pods`: as listed at the start of this process, which has seen none of these end.
+    """
+    return sum(_counted(job)), max(0, job.status.active - (pods.active - pods.terminating))
+
+
+def _counted(job: Job) -> tuple[int, int]:
+    """Return how many pods have succeeded and failed by the Job's status."""
+    counting = job.status.uncounted_terminated_pods or UncountedPods()
+    return job.status.succeeded + len(counting.succeeded or ()), job.status.failed + len(counting.failed or ())
 
 
 def _indexes(text: str | None) -> int:
