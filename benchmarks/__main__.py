@@ -24,6 +24,7 @@ MODULES = (
     "benchmarks.reclaim",
     "benchmarks.sizing",
     "benchmarks.soak",
+    "benchmarks.hard_queues",
 )
 
 

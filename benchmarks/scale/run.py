@@ -163,7 +163,7 @@ async def declare(client: ApiClient, work: Workload, mode: str) -> None:
         plural, kind = "throughputqueues", "ThroughputQueue"
         if name in hard:
             plural, kind = "latencyqueues", "LatencyQueue"
-            resources = {"cpu": str(work.hard), "memory": f"{work.hard}Gi"}
+            resources = {"cpu": f"{work.hard:g}", "memory": f"{work.hard:g}Gi"}
             burst = {"resources": resources, "durationSeconds": work.burst_seconds}
             spec |= {"burst": burst, "arrival": {"sporadic": {"minInterarrivalSeconds": work.apart_seconds}}}
             spec["weight"] = max(1, len(work.queues))

@@ -24,8 +24,8 @@ CHURN_SECONDS = 25.0  # of churn before a burst
 class Workload:
     """One workload. `pods`: total number to bind or to finish, None for endless work.
 
-    `hard`: namespaces of hard latency queues, with the pods of one burst; they are declared to last `burst_seconds` and to come at least
-    `apart_seconds` apart. `finish`: the run ends with the last pod's end, otherwise with its binding.
+    `hard`: cores and GiB of one burst of a hard queue; bursts are declared to last `burst_seconds` and to come at least `apart_seconds`
+    apart. `finish`: the run ends with the last pod's end, otherwise with its binding.
     """
 
     nodes: int
@@ -33,7 +33,7 @@ class Workload:
     latency: list[LatencyPlan]
     throughput: list[ThroughputPlan]
     pods: int | None = None
-    hard: int = 0
+    hard: float = 0.0
     burst_seconds: int = 60
     apart_seconds: int = 3600
     finish: bool = False
@@ -100,6 +100,16 @@ def steady(queues: int, seconds: float) -> Workload:
     latency = [LatencyPlan(f"hard-{number}", _every(apart + 1.0, first, seconds, job)) for number, first in enumerate(firsts)]
     nodes = 2 + -(-(bursts * pods + round(TASKS_A_SECOND * CHURN_TASK_SECONDS)) // NODE_CPU)
     return Workload(nodes, nodes * NODE_CPU, latency, _churn(queues - bursts), hard=pods, burst_seconds=10, apart_seconds=apart)
+
+
+def many_bursts(queues: int, seconds: float) -> Workload:
+    """Return hard queues with one burst of two small pods each, one after the other all the time. There is room for all bursts at once."""
+    pods, each = 2, 0.1
+    job = DagJob("burst", (Stage("burst", pods, 5.0, each, each * GIB),))
+    firsts = [5.0 + (seconds - 30.0) * number / queues for number in range(queues)]
+    latency = [LatencyPlan(f"hard-{number}", [PlannedBurst(first, job, 20.0)]) for number, first in enumerate(firsts)]
+    nodes = 2 + round(queues * pods * each / NODE_CPU)
+    return Workload(nodes, nodes * NODE_CPU, latency, [], hard=pods * each, burst_seconds=10)
 
 
 def _every(apart: float, first: float, end: float, job: DagJob) -> list[PlannedBurst]:

@@ -1,10 +1,10 @@
-"""What a soak counts, and its workload; it runs on a control plane only by `python -m benchmarks soak`."""
+"""What a soak counts, and the workloads of long runs; these need a control plane: `python -m benchmarks soak hard_queues`."""
 
 from __future__ import annotations
 
 import itertools
 
-from benchmarks.scale.scenarios import CHURN_SECONDS, burst, steady
+from benchmarks.scale.scenarios import CHURN_SECONDS, burst, many_bursts, steady
 from benchmarks.soak import _quarters, warned
 
 
@@ -26,6 +26,14 @@ def test_each_burst_of_a_soak_comes_when_the_one_before_has_ended_its_window() -
         times = [one.at for one in plan.bursts]
         assert all(later - earlier > work.apart_seconds for earlier, later in itertools.pairwise(times))
         assert times[-1] <= 600.0
+
+
+def test_bursts_of_very_many_hard_queues_come_one_after_the_other_and_have_room_at_once() -> None:
+    work = many_bursts(2000, 600.0)
+    times = [one.at for plan in work.latency for one in plan.bursts]
+    assert times == sorted(times)
+    assert (len(times), times[-1] < 600.0) == (2000, True)
+    assert 2000 * work.hard <= work.places
 
 
 def test_a_burst_beside_churn_has_room() -> None:
