@@ -8,6 +8,7 @@ import math
 import pytest
 
 from fairburst.kube.enforce.controller_resync import (
+    AWAITED_REACH_SECONDS,
     AWAITED_SECONDS,
     GRACE_SECONDS,
     MOST_AWAITED,
@@ -210,12 +211,23 @@ def test_the_queue_of_the_workers_is_as_long_as_the_controllers_that_lack_pods_n
 
 def test_a_job_that_its_controller_has_not_reached_is_left_alone_and_has_its_grace_from_then_on() -> None:
     planner, new = ResyncPlanner(), lacking(0, reached=False)
-    assert plan(planner, quota(new, free=1.0), 0.0) == ([], UNREACHED_SECONDS)
+    assert plan(planner, quota(new, free=1.0), 0.0) == ([], AWAITED_REACH_SECONDS)
     for now in range(1, 50):
         assert plan(planner, quota(new, free=float(now % 3), cause=now), float(now))[0] == []
     assert planner.refused == 0, "no quota has refused it"
     assert plan(planner, quota(lacking(0), free=1.0), 50.0) == ([], 50.0 + GRACE_SECONDS)
     assert len(plan(planner, quota(lacking(0), free=1.0), 50.0 + GRACE_SECONDS)[0]) == 1
+
+
+def test_a_job_that_its_controller_has_not_reached_for_a_while_is_stalled_until_it_has() -> None:
+    planner, new = ResyncPlanner(), lacking(0, reached=False)
+    plan(planner, quota(new, free=1.0), 0.0)
+    plan(planner, quota(new, free=1.0), AWAITED_REACH_SECONDS - 0.1)
+    assert planner.stalled("batch") == {}
+    assert plan(planner, quota(new, free=1.0), AWAITED_REACH_SECONDS) == ([], UNREACHED_SECONDS)
+    assert planner.stalled("batch") == {new.uid: 0}
+    plan(planner, quota(lacking(0), free=0.0), 20.0)
+    assert planner.stalled("batch") == {}
 
 
 def test_a_job_that_is_not_reached_yet_keeps_no_room_from_one_that_was_refused() -> None:

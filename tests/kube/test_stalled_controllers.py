@@ -3,9 +3,11 @@ do not use is others' meanwhile."""
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from fairburst.kube.api.objects import Job
+from fairburst.kube.api.objects import Job, JobStatus
+from fairburst.kube.enforce.controller_resync import AWAITED_REACH_SECONDS
 from fairburst.kube.names import QUOTA_NAME
 from tests.support.objects import World, job, latency_spec, node, pod
 
@@ -60,6 +62,21 @@ def test_what_a_controller_does_not_create_is_no_demand_after_a_while_and_others
     assert level(world, "other") == 8
     assert serve(world, LONG, "other")["stuck"] == 0
     assert level(world, "other") == 16
+
+
+def test_what_a_job_would_use_that_its_controller_has_not_come_to_is_lent_until_it_has() -> None:
+    """Of a thousand queues in Gate mode whose Jobs came at once, three hundred had pods after two minutes. The others kept two thirds
+    of the cluster idle meanwhile.
+    """
+    world = site()
+    new = msgspec.structs.replace(work("stuck"), status=JobStatus())
+    world.controller("Job", work("stuck"), new)
+    assert serve(world, AWAITED_REACH_SECONDS - 1, "other") == {"stuck": 16, "other": 16}
+    assert serve(world, 4.0, "other")["stuck"] == 0
+    assert level(world, "other") == 16
+    world.controller("Job", new, work("stuck"))
+    assert serve(world, 3.0, "other")["stuck"] == 16
+    assert level(world, "other") == 8
 
 
 def test_its_quota_keeps_room_and_its_demand_is_back_with_its_first_pod() -> None:

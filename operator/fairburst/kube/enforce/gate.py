@@ -7,6 +7,7 @@ queue in Gate mode is only a ceiling.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -170,9 +171,11 @@ class UngatePlanner:
         self._refused[pod.key] = (pod.version, now + RETRY_SECONDS)
 
     def _chosen(self, space: str, pods: PodIndex) -> list[GatedPod]:
-        waiting = list(self._waiting(space))
-        if not waiting:  # runs at every event of a burst: skip the in-flight sum when nothing waits
+        waiting = self._waiting(space)  # of very many pods, few are looked at where there is no room
+        first = next(waiting, None)
+        if first is None:  # runs at every event of a burst: skip the in-flight sum when nothing waits
             return []
+        waiting = itertools.chain([first], waiting)
         level, in_flight = self._levels[space].milli, self._in_flight_of(space)
         room = [whole - taken for whole, taken in zip(level, pods.released(space), strict=True)]
         for key in in_flight:
