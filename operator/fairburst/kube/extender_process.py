@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import time
 from typing import Any
 
 from fairburst.config import Config
@@ -123,6 +124,7 @@ class Extender:
     def _take_pods(self) -> None:
         self.table.refresh(self._changed_nodes)
         self._changed_nodes.clear()
+        self._pods.expire(time.time())  # it would keep the ends of pods for ever
 
     def _take_queues(self) -> None:
         found = classes(self._all_queues(), self._pool)

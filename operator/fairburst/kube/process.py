@@ -302,6 +302,8 @@ class Operator:
     def _pods_changed(self) -> None:
         """Handle a batch of pod events. Pods that the last round's levels permit are released at once, without another round."""
         changed, self._changed_pods_in = self._changed_pods_in, set()
+        if not self._leading:  # otherwise rounds do it; what it drops would be kept for ever
+            self._view.changed_namespaces |= self._view.pods.expire(time.time())
         if not self._recent.watching and self._pods.connected.is_set():
             self._recent.watch_from(time.monotonic())
         arrived, self._gated_arrived = self._gated_arrived, False

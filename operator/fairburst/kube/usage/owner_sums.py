@@ -52,6 +52,11 @@ class Owners:
         self._now: list[tuple[OwnerSums, int]] = []  # ends since the last call of `settle`
         self._lately: deque[tuple[float, list[tuple[OwnerSums, int]]]] = deque()
 
+    @property
+    def unsettled(self) -> int:
+        """How many ends of pods are kept until `settle` takes them as counted."""
+        return len(self._now) + sum(len(ends) for _, ends in self._lately)
+
     def get(self, owner: OwnerKey) -> OwnerSums | None:
         """Return the counts of one owner; None if it has had no pods."""
         return self._sums.get(owner)

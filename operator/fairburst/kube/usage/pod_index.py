@@ -86,7 +86,8 @@ class PodIndex:
     def expire(self, now: float) -> set[str]:
         """Stop counting pods stuck in termination, as quota does; return their namespaces.
 
-        `now` : seconds since the epoch. Call it before each reading.
+        `now` : seconds since the epoch. Call it before each reading, and from time to time where nothing is read: the ends of pods are kept
+        until it has seen them.
         """
         changed = set[str]()
         self._owners.settle(now)
@@ -100,6 +101,11 @@ class PodIndex:
             self._account(expired, +1)
             changed.add(facts.namespace)
         return changed
+
+    @property
+    def kept(self) -> int:
+        """How many ends and deletions of pods are kept until `expire` drops them."""
+        return len(self._expiring) + self._owners.unsettled
 
     def divide(self, spaces: Spaces) -> None:
         """Change the division of namespaces into spaces."""
