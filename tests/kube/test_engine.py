@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from fairburst.kube.api.objects import Pod
-from fairburst.kube.names import GATE, MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL, QUOTA_NAME
+from fairburst.kube.names import GATE, HELD_ANNOTATION, MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL, QUOTA_NAME
 from fairburst.policy import explain
 from fairburst.policy.model import QueueKind
 from fairburst.quantity import parse_quantity
@@ -80,10 +80,15 @@ def test_a_settled_cluster_gets_no_writes() -> None:
         world.after_due(plan)
 
 
-def test_a_round_that_plans_no_statuses_words_no_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("mode", ["Quota", "Gate", "Suspend"])
+def test_a_round_that_plans_no_statuses_words_no_decision(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sentence names the tightest of all promises: with one for each hard queue a round would be quadratic."""
     world = World()
-    batch(world, pods=10)
+    batch(world, pods=10, spec={"enforcement": mode})
+    world.put(gated_pod("batch", "gated", requesting("100", "100Gi")))
+    held = job("batch", "held", 200, requesting(), suspend=True)
+    held.metadata.annotations = {HELD_ANNOTATION: "true"}
+    world.controller("Job", None, held)
     for number in range(5):
         world.queue(LQ, f"burst-{number}", spec=latency_spec(cpu="2"))
     world.settle()

@@ -19,7 +19,7 @@ from fairburst.policy.decide import decide
 from fairburst.policy.declared import Declared, compile_queues
 from fairburst.policy.dress.values import DressConfig
 from fairburst.policy.drf import dominant_share, fill, row_any_above, take_in_order
-from fairburst.policy.explain import QueueDecisions, Round
+from fairburst.policy.explain import QueueDecisions, Round, Windows
 from fairburst.policy.lending import Lender
 from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, Memory, PolicyConfig, QueueMemory, RoundResult
 from fairburst.policy.rounding import Rounding, Turns
@@ -235,4 +235,5 @@ def _result(
     return RoundResult(
         now=now, queues=snapshot.queues, classes=classes, allocation=allocation, guaranteed=allocation, level=allocation,
         charge_rate=nothing, events=(), next_boundary=max(boundary, now + TIME_STEP_SECONDS), decisions=QueueDecisions(view),
+        windows=Windows(view),
     )  # fmt: skip

@@ -29,7 +29,7 @@ from fairburst.policy.drf import (
     take_rows,
     within_limit,
 )
-from fairburst.policy.explain import AdmissionDecisions, QueueDecisions, Round
+from fairburst.policy.explain import AdmissionDecisions, QueueDecisions, Round, Windows
 from fairburst.policy.holding import Held, Limits, holds, lead_times, limit_growth
 from fairburst.policy.model import ClusterSnapshot, EventKind, Memory, PolicyConfig, RoundEvent, RoundResult
 from fairburst.policy.paf.jobs import SlotDivision
@@ -188,7 +188,7 @@ def _result(
         now=view.now, queues=view.snapshot.queues, classes=view.columns.classes, allocation=view.allocation,
         guaranteed=view.guaranteed, level=view.level, charge_rate=view.charge,
         events=tuple([_with_numbers(view, event) for event in events]),
-        next_boundary=max(boundary, view.now + TIME_STEP_SECONDS), decisions=QueueDecisions(view),
+        next_boundary=max(boundary, view.now + TIME_STEP_SECONDS), decisions=QueueDecisions(view), windows=Windows(view),
         small_level=None if dress is None else dress.small_level,
         reserve_ratio=None if dress is None else dress.reserve_ratio, dress=dress,
         lead_time=() if hold is None else hold.decisions, held_back=held_back, promised=promised,

@@ -27,6 +27,7 @@ from fairburst.policy.model import (
     PolicyConfig,
     QueueDecision,
     QueueSpec,
+    Window,
     WindowState,
 )
 from fairburst.policy.pod_demand import declared_amounts
@@ -137,6 +138,13 @@ class QueueDecisions(_Views[QueueDecision]):
 
     def __init__(self, view: Round) -> None:
         super().__init__(view, queue_decision)
+
+
+class Windows(_Views[Window | None]):
+    """The Window of each queue."""
+
+    def __init__(self, view: Round) -> None:
+        super().__init__(view, lambda view, row: window_of(view.columns, row))
 
 
 class AdmissionDecisions(_Views[AdmissionDecision]):

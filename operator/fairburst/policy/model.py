@@ -192,6 +192,7 @@ class RoundResult:
 
     next_boundary: the earliest time after `now` at which something changes by itself (a window arms, opens or ends, a budget
     runs out); infinite if nothing does.
+    windows: those of `decisions`, without their sentences, which take long to build.
     small_level: (N, K) the part of `level` for small jobs of elastic queues, the rest is for large ones; None: DRESS is off.
     reserve_ratio: δ; None: DRESS is off. dress: its numbers and reasons. lead_time: the room held for expected bursts, and the reasons.
     held_back: (N,) queues from which room is kept, for an expected burst or in the turn of a job that starts whole: their quotas permit
@@ -211,6 +212,7 @@ class RoundResult:
     events: tuple[RoundEvent, ...]
     next_boundary: float
     decisions: Sequence[QueueDecision]
+    windows: Sequence[Window | None]
     small_level: FloatArray | None = None
     reserve_ratio: float | None = None
     dress: DressResult | None = None

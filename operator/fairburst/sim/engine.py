@@ -274,7 +274,7 @@ class Simulation:
         for event in result.events:
             self.record.events.append((self.now, event))
             if event.kind is EventKind.BURST_OPENED:
-                window = result.decisions[self.row_of[event.queue]].window
+                window = result.windows[self.row_of[event.queue]]
                 if window is not None and window.opened is not None and window.deadline is not None:
                     self.record.windows.append((event.queue, window.opened - EPOCH, window.deadline - EPOCH))
 

@@ -21,8 +21,10 @@ def admit_in_order(
     that is larger than the whole level is skipped.
     """
     left, chosen, misses = list(room), list[Unit](), 0
-    for unit, need in waiting:
-        if any(free < least for free, least in zip(left, smallest, strict=False) if least) or misses > LOOK_AHEAD:
+    units = iter(waiting)
+    while misses <= LOOK_AHEAD and not _takes_none(left, smallest):  # before the next unit is built
+        unit, need = next(units, (None, ()))
+        if unit is None:
             break
         if all(amount <= free for amount, free in zip(need, left, strict=True) if amount):
             chosen.append(unit)
@@ -32,6 +34,11 @@ def admit_in_order(
         if all(amount <= whole for amount, whole in zip(need, level, strict=True)):
             left = [free - amount if amount <= free else 0 for amount, free in zip(need, left, strict=True)]
     return chosen
+
+
+def _takes_none(left: Sequence[int], smallest: Sequence[int]) -> bool:
+    """Return whether no unit fits into what is left."""
+    return any(free < least for free, least in zip(left, smallest, strict=False) if least)
 
 
 @dataclass(frozen=True, slots=True)

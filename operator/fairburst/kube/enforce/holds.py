@@ -121,9 +121,9 @@ def _held_by(labels: Mapping[str, str], lane: int | None) -> str | None:
 def _urgency(result: RoundResult, row: int, *, waiting: bool) -> tuple[int, int]:
     """Return the queue's rank: hard queues in their windows, then soft ones in theirs, then the rest; within each by the queues' order.
 
-    Windows are read only where work waits, because reading them takes long over thousands of queues.
+    Windows are read only where work waits.
     """
-    window = result.decisions[row].window if waiting else None
+    window = result.windows[row] if waiting else None
     if waiting and (window is None or window.state is WindowState.CLOSED):
         return 2, row
     return {GuaranteeClass.HARD: 0, GuaranteeClass.SOFT: 1}.get(result.classes[row] or GuaranteeClass.ELASTIC, 2), row

@@ -323,7 +323,7 @@ def _why(one: Owed, snapshot: ClusterSnapshot, result: RoundResult, since: Mappi
     resource = snapshot.resources[int(np.argmax(one.amount / np.maximum(snapshot.live_capacity, 1e-9)))]
     if one.ground is Ground.FAIR_SHARE:
         return f"the fair share of another queue, which has been owed {resource} since {_time(since[snapshot.queues[one.row].name])}"
-    window = result.decisions[one.row].window
+    window = result.windows[one.row]
     opened = window.opened if window is not None and window.opened is not None else result.now
     return f"a burst of another queue that came at {_time(opened)} and is owed {resource}"
 

@@ -60,12 +60,12 @@ def owed(
 
 
 def _in_window(result: RoundResult, row: int) -> bool:
-    window = result.decisions[row].window
+    window = result.windows[row]
     return window is not None and window.state is WindowState.OPEN
 
 
 def _deadline(result: RoundResult, row: int) -> float:
-    window = result.decisions[row].window
+    window = result.windows[row]
     return math.inf if window is None or window.deadline is None else window.deadline
 
 
