@@ -302,7 +302,7 @@ class Operator:
     def _pods_changed(self) -> None:
         """Handle a batch of pod events. Pods that the last round's levels permit are released at once, without another round."""
         changed, self._changed_pods_in = self._changed_pods_in, set()
-        if not self._leading:  # otherwise rounds do it; what it drops would be kept for ever
+        if not self._leading:  # no round does it
             self._view.changed_namespaces |= self._view.pods.expire(time.time())
         if not self._recent.watching and self._pods.connected.is_set():
             self._recent.watch_from(time.monotonic())
@@ -346,8 +346,7 @@ class Operator:
         return changed
 
     def _job_seen(self, obj: dict[str, Any]) -> None:
-        kind = obj["kind"]
-        self._controllers[kind].observe(msgspec.convert(obj, KINDS[kind].item))
+        self._controllers[obj["kind"]].observe(msgspec.convert(obj, KINDS[obj["kind"]].item))
 
     def _namespace_seen(self, obj: dict[str, Any]) -> None:
         self._namespaces.observe(msgspec.convert(obj, Namespace))
