@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from fairburst.kube.enforce.expiry import SLACK_SECONDS, WINDOW_SECONDS, Temporary, expiry_annotations, notes
+from fairburst.kube.enforce.expiry import SLACK_SECONDS, WINDOW_SECONDS, Temporary, expiry_annotations, lasting_amounts, notes
 from fairburst.kube.names import EXPIRES_ANNOTATION, LASTING_ANNOTATION, QUOTA_NAME
 from tests.support.objects import World, job, latency_spec
 
@@ -115,3 +115,25 @@ def test_what_is_no_longer_temporary_loses_its_annotations_before_they_expire() 
     nothing = {EXPIRES_ANNOTATION: None, LASTING_ANNOTATION: None}
     assert notes(None, present, WALL) == (nothing, False)
     assert notes(None, present, WALL + SLACK_SECONDS - WINDOW_SECONDS + 1) == (nothing, True)
+
+
+def test_what_lasts_is_read_as_it_was_written() -> None:
+    lasting = {"requests.cpu": "1500m", "requests.memory": "3Gi"}
+    assert lasting_amounts(expiry_annotations(WALL, lasting)) == {"requests.cpu": 1.5, "requests.memory": 3 * 2**30}
+
+
+@pytest.mark.parametrize("text", ["", ",", "=", "requests.cpu", "requests.cpu=", "requests.cpu=two", "requests.cpu=1,x=١e", "a=b=c", "\0"])
+def test_what_someone_has_written_there_is_nothing(text: str) -> None:
+    assert lasting_amounts({LASTING_ANNOTATION: text}) == {}
+
+
+@pytest.mark.parametrize("text", ["requests.cpu=1e999", "requests.cpu=-5", "requests.cpu=9223372036854775807E"])
+def test_absurd_amounts_there_begin_with_no_slack_beyond_what_the_work_can_use(text: str) -> None:
+    world = World()
+    world.queue(TQ, "batch")
+    world.controller("Job", None, job("batch", "work", 100))
+    world.settle()
+    world.quotas["batch", QUOTA_NAME].metadata.annotations = {LASTING_ANNOTATION: text, EXPIRES_ANNOTATION: "2126-01-01T00:00:00Z"}
+    again = world.restarted()
+    again.round()
+    assert 64 <= float(again.hard("batch")["requests.cpu"]) <= 66

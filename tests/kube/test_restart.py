@@ -98,6 +98,20 @@ def test_the_pods_that_a_quota_permits_stay() -> None:
     assert world.restarted().plan().quota_writes == []
 
 
+def test_a_quota_that_was_edited_to_permit_no_pod_meanwhile_permits_some_again() -> None:
+    """Bare pods that it refuses leave no trace of a demand."""
+    world = World()
+    for number in range(2):
+        world.nodes["", f"node-{number}"] = node(f"node-{number}", cpu="32", memory="64Gi", pods="110")
+    batch(world, pods=0, wanted=0)
+    world.settle()
+    hard = world.quotas["batch", "fairburst"].spec.hard or {}
+    world.quotas["batch", "fairburst"].spec.hard = {**hard, "pods": "0"}
+    again = world.restarted()
+    again.settle()
+    assert int(again.hard("batch")["pods"]) > 1
+
+
 def test_slack_stays() -> None:
     """Begun again at one pod, it takes the work of several pods away where ends are released late."""
     world = World()

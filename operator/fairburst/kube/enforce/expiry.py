@@ -60,9 +60,10 @@ def lasting_amounts(present: Mapping[str, str]) -> dict[str, float]:
     """Return the quantities that stay by the annotations, by quota key; empty if there are none, or if they cannot be read."""
     pairs = [pair.partition("=") for pair in present.get(LASTING_ANNOTATION, "").split(",") if pair]
     try:
-        return {key: parse_quantity(text) for key, _, text in pairs}
+        found = {key: parse_quantity(text) for key, _, text in pairs}
     except ValueError:
         return {}
+    return found if min(found.values(), default=0.0) >= 0 else {}
 
 
 def _stored(present: Mapping[str, str]) -> float | None:

@@ -45,9 +45,9 @@ class Places:
         """Read the limits that an earlier process gave from the quotas."""
         for item in managed.of(round_.rows.keys() - self._given.keys()):
             found = [pods_permitted(quota) for key in item.quota_keys if (quota := round_.view.quotas.get(key)) is not None]
-            limits = [most for most in found if most is not None]
-            if limits:
-                self._given[item.namespace] = sum(limits)
+            limit = sum(most for most in found if most is not None)
+            if limit > 0:  # one of zero, written by someone else, would refuse the bare pods that show a demand
+                self._given[item.namespace] = limit
 
     def _keep(self, rows: Mapping[str, int], limits: FloatArray, wanted: FloatArray, touched: set[str]) -> None:
         """Change the limits that are too small or too large; the others stay, so that an unchanged cluster gets no writes."""
