@@ -23,7 +23,7 @@ from fairburst.kube.usage.demand import Owner
 RESYNC_ANNOTATION = "fairburst.dev/resynced-at"
 GRACE_SECONDS = 3.0  # a controller tries again within a second of the end of one of its pods; on a busy cluster later
 SERVED_A_SECOND = 20.0  # controllers that have not been reached yet wait in their workers' queue; a resync lengthens it
-AWAITED_REACH_SECONDS = 5.0  # after which one that has not been processed yet is stalled: what it would use is lent meanwhile
+AWAITED_REACH_SECONDS = 10.0  # after which one that has not been processed yet is stalled: what it would use is lent meanwhile
 UNREACHED_SECONDS = 60.0  # after which one that seems not to have been processed yet is treated like the others
 FIRST_REPEAT_SECONDS = 2.0
 LAST_REPEAT_SECONDS = 60.0
