@@ -8,8 +8,8 @@ again. The next annotation then follows only after `FIRST_RETRY_SECONDS` and eve
 quota was behind.
 
 A controller that creates no pod although its quota has room and it was resynced several times is stalled: it waits after failures of its
-pods, up to ten minutes, or the API server refuses them for another reason than a quota. It is stalled until its number of pods changes. A
-Job that has not been processed for a while is stalled until it is.
+pods, up to ten minutes, or the API server refuses them for another reason than a quota. It is stalled until its number of pods changes. In
+Gate mode, a Job that has not been processed for a while is stalled until it is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fairburst.kube.usage.demand import Owner
 RESYNC_ANNOTATION = "fairburst.dev/resynced-at"
 GRACE_SECONDS = 3.0  # a controller tries again within a second of the end of one of its pods; on a busy cluster later
 SERVED_A_SECOND = 20.0  # controllers that have not been reached yet wait in their workers' queue; a resync lengthens it
-AWAITED_REACH_SECONDS = 10.0  # after which one that has not been processed yet is stalled: what it would use is lent meanwhile
+AWAITED_REACH_SECONDS = 10.0  # after which one that has not been processed yet is stalled in Gate mode: others use its part meanwhile
 UNREACHED_SECONDS = 60.0  # after which one that seems not to have been processed yet is treated like the others
 FIRST_REPEAT_SECONDS = 2.0
 LAST_REPEAT_SECONDS = 60.0
@@ -74,12 +74,14 @@ class _Ready:
 class Room:
     """The amounts that a namespace's quota still admits, by resource, and the controllers there that lack pods.
 
-    `cause`: the change that lets them create more, such as the quota's figures.
+    `cause`: the change that lets them create more, such as the quota's figures. `gated`: no quota refuses their pods, which wait behind
+    gates instead.
     """
 
     free: Mapping[str, float]
     lacking: Sequence[Owner]
     cause: Hashable
+    gated: bool = False
 
 
 class ResyncPlanner:
@@ -175,8 +177,8 @@ class ResyncPlanner:
         for owner in sorted(room.lacking, key=lambda owner: (blocked[owner.uid].resynced_at, owner.uid)):
             state = blocked[owner.uid]
             if not owner.reached and now < state.since + UNREACHED_SECONDS:
-                state.stalled |= now >= state.since + AWAITED_REACH_SECONDS
-                due = min(due, state.since + (UNREACHED_SECONDS if state.stalled else AWAITED_REACH_SECONDS))
+                state.stalled |= room.gated and now >= state.since + AWAITED_REACH_SECONDS
+                due = min(due, state.since + (AWAITED_REACH_SECONDS if room.gated and not state.stalled else UNREACHED_SECONDS))
                 continue
             if not _take(free, owner):  # resync it at once when its quota grows, unless it was refused just now
                 self.refused += not state.refused

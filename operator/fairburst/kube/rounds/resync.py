@@ -78,7 +78,8 @@ class ResyncRounds:
         own, of_small = _free(view, written, item.quota_key, usage), _free(view, written, item.quota_keys[-1], usage)
         if not leaves_out_small(view.quotas.get(item.quota_key)):
             of_small = {name: min(limit, of_small.get(name, math.inf)) for name, limit in own.items()}
-        return [Room(free, lacking, cause) for free, lacking in ((of_small, small), (own, others)) if lacking]
+        gated = item.mode.holds == "Pods"
+        return [Room(free, lacking, cause, gated) for free, lacking in ((of_small, small), (own, others)) if lacking]
 
 
 def _lends_what_stalls(entry: QueueEntry) -> bool:
