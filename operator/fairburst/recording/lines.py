@@ -27,7 +27,7 @@ _HEADER = "fairburst-recording"
 _SEEN = ("demand", "usage", "unit")
 _DECIDED = ("allocation", "guaranteed", "level", "charge_rate")
 _SNAPSHOT = frozenset({"resources", "live_capacity", "committed_capacity", "queues", *_SEEN})
-_RESULT = frozenset({"now", "queues", "classes", "events", "next_boundary", "decisions", *_DECIDED})
+_RESULT = frozenset({"now", "queues", "classes", "events", "next_boundary", "decisions", "windows", *_DECIDED})
 
 
 @dataclass(frozen=True, slots=True)
