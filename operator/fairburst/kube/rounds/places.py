@@ -36,13 +36,14 @@ class Places:
             return
         weight = np.array([spec.weight for spec in round_.snapshot.queues])
         limits = slot_limits(max(total, 0.0), self._shares(round_, promises_changed), weight, wanted)
-        self._recall(round_, managed)
+        if len(self._given) < len(round_.rows):
+            self._recall(round_, managed)
         self._keep(round_.rows, limits, wanted, round_.touched)
         for item in managed.of(round_.touched):
             item.slots = FLOOR_PODS if item.row is None else self._given[item.namespace]
 
     def _recall(self, round_: RoundContext, managed: ManagedNamespaces) -> None:
-        """Read the limits that an earlier process gave from the quotas."""
+        """Read the limits of new queues from their quotas: an earlier process may have given them."""
         for item in managed.of(round_.rows.keys() - self._given.keys()):
             found = [pods_permitted(quota) for key in item.quota_keys if (quota := round_.view.quotas.get(key)) is not None]
             limit = sum(most for most in found if most is not None)
