@@ -9,23 +9,16 @@ import pytest
 from fairburst.kube.api.objects import JOB_TRACKING
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.usage.owner_sums import COUNTED_SECONDS
+from tests.support.busy_queues import batch
 from tests.support.objects import World, job, latency_spec, node, pod, requesting
 
 LQ, TQ = "LatencyQueue", "ThroughputQueue"
 
 
-def batch(world: World, namespace: str = "batch", *, pods: int = 10, wanted: int = 100) -> None:
-    """A throughput queue with a Job of `wanted` pods, `pods` of which run."""
-    world.queue(TQ, namespace)
-    world.controller("Job", None, job(namespace, f"{namespace}-job", wanted))
-    for number in range(pods):
-        world.put(pod(namespace, f"p{number}", owner=("Job", f"{namespace}-job"), node=f"node-{number % 2}", phase="Running"))
-
-
 @pytest.mark.parametrize("away", [3.0, 500.0])
 def test_a_restart_on_a_settled_cluster_writes_nothing(away: float) -> None:
     world = World()
-    batch(world)
+    batch(world, pods=10)
     world.queue(LQ, "burst", spec=latency_spec())
     world.settle()
     again = world.restarted(away)
@@ -88,7 +81,7 @@ def test_the_pods_that_a_quota_permits_stay() -> None:
     world = World()
     for number in range(2):
         world.nodes["", f"node-{number}"] = node(f"node-{number}", cpu="32", memory="64Gi", pods="110")
-    batch(world)
+    batch(world, pods=10)
     batch(world, "other", pods=0, wanted=0)
     world.settle()
     world.controller("Job", None, job("other", "more", 60, requesting("10m", "1Mi")))

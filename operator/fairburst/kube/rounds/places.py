@@ -45,8 +45,7 @@ class Places:
     def _recall(self, round_: RoundContext, managed: ManagedNamespaces) -> None:
         """Read the limits of new queues from their quotas: an earlier process may have given them."""
         for item in managed.of(round_.rows.keys() - self._given.keys()):
-            found = [pods_permitted(quota) for key in item.quota_keys if (quota := round_.view.quotas.get(key)) is not None]
-            limit = sum(most for most in found if most is not None)
+            limit = sum(pods_permitted(quota) or 0 for quota in round_.view.quotas_of(item.quota_keys))
             if limit > 0:  # one of zero, written by someone else, would refuse the bare pods that show a demand
                 self._given[item.namespace] = limit
 

@@ -78,7 +78,7 @@ class QuotaRounds:
         room = dict(zip(snapshot.resources, (snapshot.live_capacity - snapshot.usage.sum(axis=0)).tolist(), strict=True))
         for item in items:
             level = dict(zip(snapshot.resources, item.level.tolist(), strict=True))
-            quotas = [quota for key in item.quota_keys if (quota := round_.view.quotas.get(key)) is not None]
+            quotas = round_.view.quotas_of(item.quota_keys)
             use = use_of(item, level, round_.view.pods.namespace(item.namespace), quotas, room, uncharged.get(item.namespace, {}))
             if not self._begun and use is not None and not _is_open(round_, item):
                 self.slack.resume((item.namespace, QUOTA_NAME), noted_slack(quotas, item.unit), round_.now)
@@ -129,7 +129,7 @@ class QuotaRounds:
         for namespace in round_.touched:
             self._out_of_sync.pop(namespace, None)
         for item in touched:
-            quotas = [quota for key in item.quota_keys if (quota := round_.view.quotas.get(key)) is not None]
+            quotas = round_.view.quotas_of(item.quota_keys)
             count = sum(quota.spec.hard != quota.status.hard and amounts(quota.spec.hard) != amounts(quota.status.hard) for quota in quotas)
             if count:
                 self._out_of_sync[item.namespace] = count

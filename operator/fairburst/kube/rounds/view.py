@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +47,10 @@ class ClusterView:
     quotas: Mapping[QuotaKey, ResourceQuota] = field(default_factory=dict)
     limit_ranges: Mapping[tuple[str, str], LimitRange] = field(default_factory=dict)
     read_queues: Callable[[], Mapping[ObjectKey, Mapping[str, Any]]] = dict
+
+    def quotas_of(self, keys: Iterable[QuotaKey]) -> list[ResourceQuota]:
+        """Return those of these quotas that exist."""
+        return [quota for key in keys if (quota := self.quotas.get(key)) is not None]
 
 
 @dataclass(frozen=True, slots=True)
