@@ -72,6 +72,7 @@ def measurements(about: str, found: Outcome, bare: Outcome) -> list[Measurement]
     elif found.bound_seconds is None or bare.bound_seconds is None:
         figures = [
             figure(f"{about}: cluster in use, relative to bare", found.used / bare.used, "ratio", 0.98, at_least=True),
+            figure(f"{about}: cluster in use in the second half, relative to bare", found.used_later / bare.used_later, "ratio"),
             figure(f"{about}: tasks finished, relative to bare", found.tasks / max(1, bare.tasks), "ratio"),
         ]
     else:
@@ -103,6 +104,7 @@ def line(mode: str, found: Outcome, bare: Outcome) -> str:
     if found.bound_seconds is None or bare.bound_seconds is None:
         ratios = {"used_ratio": round(found.used / bare.used, 3), "tasks_ratio": round(found.tasks / max(1, bare.tasks), 3)}
         figures |= {"used": round(found.used, 3), "tasks": found.tasks, **ratios}
+        figures["used_later_ratio"] = round(found.used_later / bare.used_later, 3)
     else:
         figures |= {"bound_seconds": round(found.bound_seconds, 1), "ratio": round(found.bound_seconds / bare.bound_seconds, 2)}
         if found.complete_seconds is not None and bare.complete_seconds is not None:
@@ -117,6 +119,7 @@ def line(mode: str, found: Outcome, bare: Outcome) -> str:
         "operator_cpu_seconds": round(found.operator_seconds, 2),
         "server_cpu_seconds": round(found.server_seconds, 2),
         "writes": dict(found.writes.most_common(8)),
+        "operator_writes": dict(found.ours.most_common()),
     }
     return json.dumps(figures)
 

@@ -18,7 +18,7 @@ from benchmarks.scale.scenarios import Workload
 from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.workload.driver import WorkloadDriver
-from e2e.workload.metrics import average_dominant_shares
+from e2e.workload.metrics import WorkloadRecord, average_dominant_shares
 from e2e.workload.progress import Progress
 from fairburst.kube.api.client import ApiClient
 
@@ -30,7 +30,8 @@ LONGEST_SECONDS = 420.0
 class Outcome:
     """The outcome of one run.
 
-    used: mean fraction of the cluster that ran work.
+    used: mean fraction of the cluster that ran work, after a warm-up of `WARM_UP_SECONDS`.
+    used_later: the same in the second half of the measured time, when no queue's first Jobs are being created any more.
     tasks: number finished in the measured time.
     bound_seconds: from the first Job to the last pod bound (or ended). None for endless work, infinite if it took too long.
     complete_seconds: to the last Job complete, for work that runs to its end. The Job controller may be far behind the pods by then.
@@ -38,10 +39,12 @@ class Outcome:
     created: seconds that the API server took for each pod that was created.
     conflicts: writes that it refused because the object had changed; most are of quotas.
     writes: write requests, by user.
+    ours: those of the operator, by verb and resource.
     operator_seconds, server_seconds: processor time of the operator and of the API server.
     """
 
     used: float = 0.0
+    used_later: float = 0.0
     tasks: int = 0
     bound_seconds: float | None = None
     complete_seconds: float | None = None
@@ -49,9 +52,9 @@ class Outcome:
     created: list[float] = field(default_factory=list)
     conflicts: int = 0
     writes: Counter[str] = field(default_factory=Counter)
+    ours: Counter[str] = field(default_factory=Counter)
     operator_seconds: float = 0.0
     server_seconds: float = 0.0
-    shares: dict[str, float] = field(default_factory=dict)
 
 
 @contextlib.contextmanager
@@ -106,14 +109,19 @@ async def _fed(cluster: Cluster, client: ApiClient, work: Workload, seconds: flo
     outcome = Outcome()
     if work.pods is None:
         record = await driver.run(seconds, drain_seconds=0.0)
-        outcome.shares = average_dominant_shares(record.samples, work.capacity, WARM_UP_SECONDS, seconds)
-        outcome.used, outcome.tasks = sum(outcome.shares.values()), len(record.overheads)
+        outcome.used = _used(record, work, WARM_UP_SECONDS, seconds)
+        outcome.used_later = _used(record, work, (WARM_UP_SECONDS + seconds) / 2, seconds)
+        outcome.tasks = len(record.overheads)
     else:
         outcome.bound_seconds, outcome.complete_seconds = await _until_bound(driver, client, work)
     after = _processor_seconds(cluster, operator)
     outcome.operator_seconds, outcome.server_seconds = after[0] - before[0], after[1] - before[1]
     _read_audit(log, outcome)
     return outcome
+
+
+def _used(record: WorkloadRecord, work: Workload, start: float, end: float) -> float:
+    return sum(average_dominant_shares(record.samples, work.capacity, start, end).values())
 
 
 async def _until_bound(driver: WorkloadDriver, client: ApiClient, work: Workload) -> tuple[float, float | None]:
@@ -195,8 +203,10 @@ def _processor_seconds(cluster: Cluster, operator: OperatorProcess | None) -> tu
 
 def _read_audit(log: audit.AuditLog, outcome: Outcome) -> None:
     for event in log.new_events():
-        outcome.writes[event.user.username.rsplit(":", 1)[-1]] += 1
-        what, code = event.object_ref, event.response_status.code
+        user, what, code = event.user.username.rsplit(":", 1)[-1], event.object_ref, event.response_status.code
+        outcome.writes[user] += 1
+        if user == "fairburst":
+            outcome.ours["/".join(filter(None, (event.verb, what.resource, what.subresource)))] += 1
         outcome.conflicts += code == 409
         if event.verb == "create" and what.resource == "pods" and not what.subresource:
             outcome.refused += code == 403
