@@ -259,13 +259,30 @@ def test_an_entitlement_is_seldom_worth_a_write(have: str, one: QuotaTarget, *, 
     assert bool(plan([one], [stored(have)])[0]) is written
 
 
-def test_an_entitlement_that_stays_twice_as_large_is_raised_once_a_burst_that_opened_has_its_pods() -> None:
+def test_an_entitlement_that_stays_twice_as_large_is_raised_after_a_minute() -> None:
+    """Most bursts are shorter: the room that they do not use is lent to idle queues without a write."""
     planner = QuotaPlanner("default", 1.0)
-    assert plan([entitled(4.0, 60.0)], [stored("30")], 100.0, planner) == ([], 105.0)
-    assert plan([entitled(4.0, 40.0)], [stored("30")], 104.0, planner) == ([], math.inf)
-    assert plan([entitled(4.0, 60.0)], [stored("30")], 105.0, planner) == ([], 110.0)
-    (write,), _ = plan([entitled(4.0, 60.0)], [stored("30")], 110.0, planner)
+    assert plan([entitled(4.0, 60.0)], [stored("30")], 100.0, planner) == ([], 160.0)
+    assert plan([entitled(4.0, 40.0)], [stored("30")], 150.0, planner) == ([], math.inf)
+    assert plan([entitled(4.0, 60.0)], [stored("30")], 160.0, planner) == ([], 220.0)
+    (write,), _ = plan([entitled(4.0, 60.0)], [stored("30")], 220.0, planner)
     assert write.hard == {"requests.cpu": "60"}
+
+
+def test_an_entitlement_lowered_for_an_armed_burst_is_lowered_by_more_so_that_the_next_pods_cost_no_write() -> None:
+    planner = QuotaPlanner("default", 0.0)
+    (write,), _ = plan([entitled(4.0, 24.0, strict=True)], [stored("30")], 100.0, planner)
+    assert write.hard == {"requests.cpu": "18142m"}, "the level, and 20 divided by the root of 2"
+    assert plan([entitled(4.0, 18.0, strict=True)], [stored("18142m")], 101.0, planner) == ([], math.inf)
+    assert plan([entitled(4.0, 17.0, strict=True)], [stored("18142m")], 102.0, planner)[0]
+
+
+def test_margins_tell_when_a_quota_will_be_a_pod_too_large() -> None:
+    planner, quotas = QuotaPlanner("default", 0.0), {("batch", "fairburst"): stored("30")}
+    assert planner.margins([entitled(4.0, 34.0)], quotas) == {"cpu": 5.0}
+    assert planner.margins([entitled(4.0, 30.0)], quotas) == {"cpu": 1.0}
+    assert planner.margins([entitled(30.0, 30.0)], quotas) == {"cpu": math.inf}, "all of it is needed"
+    assert planner.margins([], quotas) == {}
 
 
 def test_slack_for_a_burst_that_has_just_begun_is_written_when_its_first_pods_may_end() -> None:
@@ -305,7 +322,7 @@ def test_an_entitlement_counts_in_pods_a_share_of_unused_memory_alone_is_worth_n
     """An entitlement is a share of every resource; a queue that has its share of the processors cannot use more memory."""
     planner = QuotaPlanner("default", 1.0)
     assert plan([two(10, 10, entitled=(11, 80))], [stored_two(10, 10)], 100.0, planner) == ([], math.inf)
-    assert plan([two(10, 10, entitled=(20, 80))], [stored_two(10, 10)], 100.0, planner) == ([], 105.0)
+    assert plan([two(10, 10, entitled=(20, 80))], [stored_two(10, 10)], 100.0, planner) == ([], 160.0)
 
 
 @pytest.mark.parametrize(

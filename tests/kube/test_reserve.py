@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairburst.kube.enforce.quota_plan import SYSTEM_CLASSES
+from fairburst.kube.enforce.quota_scope import SYSTEM_CLASSES
 from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.names import SMALL_UP_TO_ANNOTATION
 from fairburst.policy.dress.memory import DressMemory

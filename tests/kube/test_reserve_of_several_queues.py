@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairburst.kube.enforce.quota_plan import SYSTEM_CLASSES
+from fairburst.kube.enforce.quota_scope import SYSTEM_CLASSES
 from fairburst.kube.names import LANE_CLASSES, LANE_QUOTAS, LARGE_CLASS, OUR_QUOTAS, SMALL_CLASS, SMALL_QUOTA, SMALL_UP_TO_ANNOTATION
 from fairburst.kube.rounds.view import RoundPlan
 from tests.support.lanes import TQ, column, of_class

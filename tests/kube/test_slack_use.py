@@ -9,7 +9,7 @@ import pytest
 from fairburst.kube.api.quota_objects import ResourceQuota, ScopeSelector
 from fairburst.kube.enforce.division import without_small
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
-from fairburst.kube.enforce.quota_plan import SCOPES
+from fairburst.kube.enforce.quota_scope import SCOPES
 from fairburst.kube.enforce.slack_use import use_of
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.usage.demand import NamespaceDemand

@@ -104,7 +104,8 @@ def quota(
 
 
 def quota_body_of(namespace: str, hard: dict[str, str], pool: str | None, name: str = "fairburst") -> JsonObject:
-    from fairburst.kube.enforce.quota_plan import SCOPES, QuotaWrite, WriteOrder
+    from fairburst.kube.enforce.quota_plan import QuotaWrite, WriteOrder
+    from fairburst.kube.enforce.quota_scope import SCOPES
 
     order, scope = WriteOrder.RAISE, SCOPES[name]
     write = QuotaWrite(namespace, hard, {}, (), create=True, replace=False, order=order, size=1.0, name=name, scope=scope)

@@ -13,7 +13,7 @@ from e2e.waiting import PATIENCE_SECONDS, until
 from fairburst.config import parse_config
 from fairburst.kube.enforce.expiry import expiry_annotations
 from fairburst.kube.enforce.namespace_labels import BY_QUEUE, HARD
-from fairburst.kube.enforce.quota_plan import SCOPES, Scope, default_scope
+from fairburst.kube.enforce.quota_scope import SCOPES, Scope, default_scope
 from fairburst.kube.install.expiry_policy import expiry_policy
 from fairburst.kube.names import LANE_CLASSES, LANE_QUOTAS, MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL, QUOTA_NAME
 from tests.support import work

@@ -22,7 +22,8 @@ from fairburst.kube.api.outcome import succeeded
 from fairburst.kube.api.quota_objects import ResourceQuota
 from fairburst.kube.enforce.controller_resync import RESYNC_ANNOTATION
 from fairburst.kube.enforce.namespace_labels import UNMANAGED, Labels
-from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite, leaves_to, quota_body
+from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite, quota_body
+from fairburst.kube.enforce.quota_scope import leaves_to
 from fairburst.kube.enforce.suspend import JobStart
 from fairburst.kube.jobs.elasticity import ElasticPlan
 from fairburst.kube.jobs.parallelism_plan import ParallelismWrite

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from fairburst.kube.api.quota_objects import ResourceQuota
-from fairburst.kube.enforce.quota_plan import SCOPES, QuotaKey, QuotaTarget, Scope, leaves_to, pods_permitted
+from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaTarget, pods_permitted
+from fairburst.kube.enforce.quota_scope import SCOPES, Scope, leaves_to
 from fairburst.kube.names import LARGE_CLASS, SMALL_CLASS, SMALL_QUOTA
 from fairburst.kube.usage.pod_usage import ClassUsage, NamespaceUsage
 

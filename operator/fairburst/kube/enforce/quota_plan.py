@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,26 +19,19 @@ from fairburst.bounds import bounded_amount
 from fairburst.kube.api.objects import Quantity
 from fairburst.kube.api.quota_objects import ResourceQuota
 from fairburst.kube.containment import Containment
+from fairburst.kube.enforce.quota_scope import SCOPES, Scope
 from fairburst.kube.enforce.quota_worth import ENTITLED_FACTOR, permits_twice, same_amount, usable_part, worth_lowering, worth_raising
 from fairburst.kube.enforce.slack import FIRST_PODS
-from fairburst.kube.names import (
-    LANE_CLASSES,
-    LANE_QUOTAS,
-    OUR_QUOTAS,
-    POOL_LABEL,
-    QUOTA_NAME,
-    SMALL_CLASS,
-    SMALL_QUOTA,
-)
+from fairburst.kube.names import OUR_QUOTAS, POOL_LABEL, QUOTA_NAME
 from fairburst.quantity import format_quantity, parse_quantity
 
-SYSTEM_CLASSES = ("system-node-critical", "system-cluster-critical")
 QuotaKey = tuple[str, str]  # namespace, name
 PODS_KEY = "pods"  # counts pods that have not ended
 LOWER_AFTER_SECONDS = 10.0  # a small surplus is written only once it has lasted
-# An entitlement moves with the demand of all other queues: for an idle queue only a large and lasting difference is written.
+# An entitlement moves with the demand of all other queues: for an idle queue only a large and lasting difference is written. Most bursts,
+# whose room it has meanwhile, are shorter.
 ENTITLED_SECONDS = 60.0
-ENTITLED_RAISED_SECONDS = 5.0  # a burst that opens frees room for idle queues: their quotas are not written while its pods are created
+BELOW_BOUND = 2**0.5  # a quota lowered at once for an armed burst loses more than it must, by this factor of what exceeds the level
 
 
 def quota_key(resource: str) -> str:
@@ -62,46 +55,6 @@ def is_full(quota: ResourceQuota, unit: Mapping[str, float]) -> bool:
     """Return whether the quota would refuse a pod of the size `unit`, by resource, in resource units."""
     used = amounts(quota.status.used)
     return any(used.get(name, 0.0) + unit.get(name, 0.0) > most * (1 + 1e-9) for name, most in amounts(quota.status.hard).items())
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """The pods that a quota counts, by their priority class: `operator` is In or NotIn."""
-
-    operator: str
-    classes: tuple[str, ...]
-
-    def body(self) -> dict[str, Any]:
-        """Return the scope as a ResourceQuota's scopeSelector."""
-        return {"matchExpressions": [{"operator": self.operator, "scopeName": "PriorityClass", "values": list(self.classes)}]}
-
-    def is_of(self, quota: ResourceQuota) -> bool:
-        """Return whether the quota counts exactly these pods; its scope may have been changed by hand."""
-        selector = quota.spec.scope_selector
-        terms = selector.match_expressions or [] if selector is not None else []
-        if len(terms) != 1 or quota.spec.scopes:
-            return False
-        only = terms[0]
-        return only.scope_name == "PriorityClass" and only.operator == self.operator and set(only.values or ()) == set(self.classes)
-
-
-# The namespace quota also matches pods without a class.
-SCOPES = {
-    QUOTA_NAME: Scope("NotIn", SYSTEM_CLASSES),
-    SMALL_QUOTA: Scope("In", (SMALL_CLASS,)),
-    **{LANE_QUOTAS[lane]: Scope("In", (LANE_CLASSES[lane],)) for lane in LANE_QUOTAS},
-}
-
-
-def default_scope(lanes: Iterable[int]) -> Scope:
-    """Return the pods that the namespace quota counts where further queues have these lanes: all but theirs."""
-    return Scope("NotIn", (*SYSTEM_CLASSES, *(LANE_CLASSES[lane] for lane in sorted(lanes))))
-
-
-def leaves_to(quota: ResourceQuota | None, name: str) -> bool:
-    """Return whether this namespace quota leaves the pods of the quota `name` to that quota."""
-    terms = (quota.spec.scope_selector.match_expressions or ()) if quota is not None and quota.spec.scope_selector is not None else ()
-    return name in SCOPES and {one for term in terms if term.operator == "NotIn" for one in term.values or ()} >= {*SCOPES[name].classes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +95,19 @@ class QuotaTarget:
         """Return namespace and name."""
         return self.namespace, self.name
 
-    def hard(self, resource: str) -> float:
-        """Return the value to write for `resource`, rounded down to the units of a quota (millicores, whole bytes and devices)."""
-        grain = 1000 if resource == "cpu" else 1
-        amount = bounded_amount(max(self.needed(resource), self.entitled.get(resource, 0.0)))  # a larger one would be read as the bound
+    def hard(self, resource: str, divisor: float = 1.0) -> float:
+        """Return the value to write for `resource`, rounded down to the units of a quota (millicores, whole bytes and devices).
+
+        `divisor`: of what it is entitled to above the level.
+        """
+        grain, level = 1000 if resource == "cpu" else 1, self.level[resource]
+        entitled = level + max(0.0, self.entitled.get(resource, 0.0) - level) / divisor
+        amount = bounded_amount(max(self.needed(resource), entitled))  # a larger one would be read as the bound
         return math.floor(amount * grain + 1e-6) / grain
+
+    def pod(self, resource: str) -> float:
+        """Return the largest pod's request, or the level, an idle queue's floor, where no pod requests the resource."""
+        return self.unit.get(resource, 0.0) or self.level[resource]
 
     def needed(self, resource: str) -> float:
         """Return level and slack, the amount that is due now."""
@@ -233,6 +194,22 @@ class QuotaPlanner:
         writes.sort(key=lambda write: (write.order, -write.size, write.key))
         return writes, dues
 
+    def margins(self, targets: Sequence[QuotaTarget], quotas: Mapping[QuotaKey, ResourceQuota]) -> dict[str, float]:
+        """Return by how much the entitlement of a namespace may sink before its quotas, once written, are a pod larger: by resource.
+
+        Infinite where they permit no more than is needed.
+        """
+        found, stored = dict[str, float](), list[dict[str, float]]()
+        for target in targets:
+            quota = quotas.get(target.key)
+            stored.append(amounts(self._hard.get(target.key) or (quota.spec.hard if quota is not None else None)))
+        for resource in targets[0].level if targets else ():
+            permitted = sum(one.get(resource, 0.0) for one in stored)
+            most, needed = sum(target.hard(resource) for target in targets), sum(target.needed(resource) for target in targets)
+            pod = min(target.pod(resource) for target in targets)
+            found[resource] = most + pod - permitted if permitted > needed + 1e-6 else math.inf
+        return found
+
     def written(self, quota: QuotaKey, now: float) -> None:
         """Note that a write was sent, successful or not."""
         self._written_at[quota] = now
@@ -302,13 +279,15 @@ class QuotaPlanner:
         """Return the same as `_difference` for a quota that may be larger than its target."""
         unit = target.unit
         raised = any(worth_raising(target.needed(r), have[r], unit.get(r, 0.0)) for r in want)
-        lowered = target.strict and any(worth_lowering(want[r], have[r], unit.get(r, 0.0), exact=True) for r in want)
+        lowered = target.strict and any(worth_lowering(want[r], have[r], target.pod(r), exact=True) for r in want)
         larger = permits_twice(want, have, unit)
         smaller = any(have[r] >= ENTITLED_FACTOR * want[r] + 1e-6 for r in want)
         due = min(
-            _lasting(larger, self._entitled_since, target.key, now, ENTITLED_RAISED_SECONDS),
+            _lasting(larger, self._entitled_since, target.key, now, ENTITLED_SECONDS),
             _lasting(smaller, self._surplus_since, target.key, now, ENTITLED_SECONDS),
         )
+        if lowered and not raised:  # the entitlement sinks with each pod that starts anywhere: by more, so that the next ones cost no write
+            want = {r: target.hard(r, BELOW_BOUND) for r in want}
         if raised or lowered or now >= due:
             return self._write(target, want, have, has_pods=True)
         return due if due < math.inf else None

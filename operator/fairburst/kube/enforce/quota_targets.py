@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from fairburst.kube.enforce.gate import ceiling
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
-from fairburst.kube.enforce.quota_plan import SCOPES, QuotaTarget, default_scope
+from fairburst.kube.enforce.quota_plan import QuotaTarget
+from fairburst.kube.enforce.quota_scope import SCOPES, default_scope
 from fairburst.kube.names import QUOTA_NAME
 from fairburst.policy.model import ClusterSnapshot
 

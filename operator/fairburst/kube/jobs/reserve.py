@@ -20,7 +20,8 @@ from fairburst.kube.api.objects import Pod
 from fairburst.kube.api.quota_objects import ResourceQuota
 from fairburst.kube.enforce.division import Division
 from fairburst.kube.enforce.pod_priority import small_pod_priority
-from fairburst.kube.enforce.quota_plan import QuotaKey, leaves_to, pool_of
+from fairburst.kube.enforce.quota_plan import QuotaKey, pool_of
+from fairburst.kube.enforce.quota_scope import leaves_to
 from fairburst.kube.enforce.suspend import LevelParts
 from fairburst.kube.jobs.job_index import JobIndex
 from fairburst.kube.jobs.job_part import JobPartBuilder, NamespaceJobs, too_large

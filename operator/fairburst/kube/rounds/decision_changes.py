@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,10 +14,9 @@ from fairburst.kube.rounds.view import RoundContext
 from fairburst.policy.arrays import BoolArray, FloatArray
 from fairburst.policy.drf import row_any
 from fairburst.policy.entitlement import entitlements
-from fairburst.policy.model import ClusterSnapshot, Memory, RoundResult
+from fairburst.policy.model import Memory, RoundResult
 
 ENTITLED_STEP = 1.25  # an entitlement moves with the demand of all other queues; quota_plan.py writes only large differences
-WORTH_A_POD = 0.9  # fraction of a queue's largest pod: a quota whose room an armed burst needs is lowered at once by this much
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,8 @@ class DecisionChanges:
         self._ratio = 0  # of the reserve, in percent
         self._level: FloatArray | None = None
         self._entitled = np.zeros((0, 0))
+        self._amounts = np.zeros((0, 0))
+        self._lowest = np.zeros((0, 0))  # entitlements below which an armed burst's room needs a quota lowered
         self._more = np.zeros(0, dtype=np.bool_)
         self._held_back = np.zeros(0, dtype=np.bool_)
         self._promised = np.zeros((0, 2))
@@ -47,12 +49,19 @@ class DecisionChanges:
         amounts, bound = round_.result.level, False
         with self._contained.object("entitle", ""):
             amounts, bound = entitlements(round_.result, round_.snapshot, round_.memory)
-        entitled = Entitlement(amounts, row_any(amounts > round_.result.level), bound)
+        entitled, self._amounts = Entitlement(amounts, row_any(amounts > round_.result.level), bound), amounts
         governing = round_.queue_set.governing
-        rows = self._differing(round_.result, round_.snapshot, round_.memory, entitled)
+        rows = self._differing(round_.result, round_.memory, entitled)
         differing = {governing[row].space for row in np.flatnonzero(rows).tolist()} | self._divided_anew(round_)
         round_.touched.update(round_.queue_set.spaces.whole(differing))
         return entitled
+
+    def note_margins(self, margins: Mapping[int, Mapping[str, float]], resources: Sequence[str]) -> None:
+        """Note by how much the entitlements of these rows may sink before their quotas are lowered for an armed burst, by resource."""
+        if self._lowest.shape != self._amounts.shape:
+            self._lowest = np.full(self._amounts.shape, -np.inf)
+        for row, margin in margins.items():
+            self._lowest[row] = self._amounts[row] - [margin.get(resource, np.inf) for resource in resources]
 
     def _divided_anew(self, round_: RoundContext) -> set[str]:
         """Return the spaces whose level is divided between small and large jobs, if the small part differs, or the reserve by a point."""
@@ -66,7 +75,7 @@ class DecisionChanges:
         rows = [round_.rows[space] for space in spaces]
         return set(itertools.compress(spaces, row_any(self._small_level[rows] != before[rows])))
 
-    def _differing(self, result: RoundResult, snapshot: ClusterSnapshot, memory: Memory, entitled: Entitlement) -> BoolArray:
+    def _differing(self, result: RoundResult, memory: Memory, entitled: Entitlement) -> BoolArray:
         """Return (N,) whether a row differs."""
         level = result.level
         held_back = np.zeros(len(level), dtype=np.bool_) if result.held_back is None else result.held_back
@@ -81,8 +90,8 @@ class DecisionChanges:
             before = self._entitled
             amounts = entitled.amounts
             differs = (amounts > ENTITLED_STEP * before) | (amounts * ENTITLED_STEP < before)
-            if entitled.bound_by_burst:
-                differs |= before - amounts > WORTH_A_POD * snapshot.unit
+            if entitled.bound_by_burst and self._lowest.shape == amounts.shape:
+                differs |= amounts < self._lowest
             changed |= row_any(differs)
             self._entitled = np.where(changed[:, None], amounts, before)
         self._level, self._held_back, self._more, self._promised = level, held_back, entitled.more, promised

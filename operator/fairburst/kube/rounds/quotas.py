@@ -96,17 +96,23 @@ class QuotaRounds:
                 item.entitled = round_.as_counted(item.row, entitlement.amounts[item.row])
                 item.bound_by_burst = entitlement.bound_by_burst
 
-    def plan(self, round_: RoundContext, managed: ManagedNamespaces, items: Sequence[ManagedNamespace], plan: RoundPlan) -> None:
-        """Add the quota writes of the touched namespaces to the plan, and the quotas of parts and lanes to delete."""
-        targets, quotas = list[QuotaTarget](), round_.view.quotas
+    def plan(
+        self, round_: RoundContext, managed: ManagedNamespaces, items: Sequence[ManagedNamespace], plan: RoundPlan
+    ) -> dict[int, Mapping[str, float]]:
+        """Add the quota writes of the touched namespaces to the plan, and the quotas of parts and lanes to delete.
+
+        Return by row, and by resource, how much an entitlement may sink before a quota is too large (`QuotaPlanner.margins`).
+        """
+        found, quotas = dict[str, list[QuotaTarget]](), round_.view.quotas
         self._deleted = {key: quota for key, quota in self._deleted.items() if quotas.get(key) is quota}
         for item in items:
             with self._contained.object("enforce", item.namespace):
                 usage = round_.view.pods.namespace(item.namespace)
-                targets += [
+                found[item.namespace] = [
                     self._recounted(round_, item, usage, self._sized(round_, item, self._expiring(round_, item, target)))
                     for target in self._targets(round_, item, usage, plan)
                 ]
+        targets = [target for of_item in found.values() for target in of_item]
         plan.quota_writes, dues = self.planner.plan(targets, quotas, round_.now)
         for namespace, due in dues.items():
             self._look(namespace, due, round_.now)
@@ -116,11 +122,16 @@ class QuotaRounds:
         keys, touched = (quotas.keys(), managed.all) if round_.everything else (parts, managed.of(round_.touched))
         own = {item.quota_key[0] for item in touched}
         released = [key for namespace in plan.releases for key in managed.quotas_left(round_, namespace)]
-        found = left_over(quotas, keys, wanted, self._pool, within=own)
-        plan.quota_deletions = released + [key for key in found if key[0] not in kept and key not in released]
+        leftover = left_over(quotas, keys, wanted, self._pool, within=own)
+        plan.quota_deletions = released + [key for key in leftover if key[0] not in kept and key not in released]
         self._deleted |= {key: quotas[key] for key in plan.quota_deletions}
         self._count(round_, touched)
         plan.quotas_out_of_sync = sum(self._out_of_sync.values())
+        return {
+            item.row: {} if item.entitled is None else self.planner.margins(found[item.namespace], quotas)
+            for item in items
+            if item.row is not None and item.namespace in found
+        }
 
     def _count(self, round_: RoundContext, touched: Iterable[ManagedNamespace]) -> None:
         """Count the quotas whose enforced values differ from the written ones."""
