@@ -3,12 +3,15 @@ do not use is others' meanwhile."""
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 import pytest
 
 from fairburst.kube.api.objects import Job, JobStatus
-from fairburst.kube.enforce.controller_resync import AWAITED_REACH_SECONDS
+from fairburst.kube.enforce.controller_resync import AWAITED_REACH_SECONDS, RESYNC_ANNOTATION, STALLED_ANNOTATION, noted_stall
 from fairburst.kube.names import QUOTA_NAME
+from fairburst.kube.times import to_epoch
 from tests.support.objects import World, job, latency_spec, node, pod
 
 LONG = 120.0  # long enough to be stalled, shorter than the longest back-off after failures
@@ -98,3 +101,59 @@ def test_what_a_burst_was_promised_waits_for_its_controller() -> None:
     world = site("LatencyQueue")
     serve(world, LONG, "other")
     assert world.engine.demands["stuck"].demand["cpu"] == 40
+
+
+def test_a_new_process_lends_at_once_what_the_old_one_lent() -> None:
+    """Otherwise the other queue's quota sinks to its share for more than a minute after each restart."""
+    world = site()
+    serve(world, LONG, "other")
+    again = world.restarted()
+    assert again.plan().quota_writes == []
+    assert serve(again, 200.0, "other")["stuck"] == 0
+    assert level(again, "other") == 16
+
+
+def test_a_new_process_counts_the_demand_of_a_controller_whose_pods_have_changed_meanwhile() -> None:
+    world = site()
+    serve(world, LONG, "other")
+    world.put(pod("stuck", "work-0", owner=("Job", "work")))
+    assert serve(world.restarted(), 3.0, "other")["stuck"] == 16
+
+
+def test_a_new_process_lends_nothing_of_a_burst_whose_controller_creates_no_pods() -> None:
+    world = site("LatencyQueue")
+    serve(world, LONG, "other")
+    again = world.restarted()
+    again.round()
+    assert again.engine.demands["stuck"].demand["cpu"] == 40
+
+
+def test_a_controller_that_creates_pods_again_loses_its_note_when_it_is_next_resynced() -> None:
+    world = site()
+    serve(world, LONG, "other")
+    (stuck,) = [one for one in world.view.controllers.all_jobs() if one.metadata.namespace == "stuck"]
+    assert (stuck.metadata.annotations or {}).get(STALLED_ANNOTATION) == "0"
+    world.put(pod("stuck", "work-0", owner=("Job", "work")))
+    serve(world, 30.0, "other")
+    assert STALLED_ANNOTATION not in (stuck.metadata.annotations or {})
+
+
+@pytest.mark.parametrize(
+    ("pods", "at", "found"),
+    [
+        ("3", "2026-01-01T00:00:00+00:00", 3),
+        ("0", "2026-01-01T00:00:00+00:00", 0),
+        ("3", "2025-12-31T23:00:00+00:00", None),
+        ("3", "", None),
+        ("3", "yesterday", None),
+        ("3", "2026-01-01T00:00:00", None),
+        ("-3", "2026-01-01T00:00:00+00:00", None),
+        ("many", "2026-01-01T00:00:00+00:00", None),
+        ("", "2026-01-01T00:00:00+00:00", None),
+    ],
+)
+def test_a_note_counts_if_it_is_one_and_recent(pods: str, at: str, found: int | None) -> None:
+    """A tenant may write anything to its Job, and one that is stalled is resynced every ten minutes."""
+    wall = to_epoch(datetime.fromisoformat("2026-01-01T00:01:00+00:00"))
+    assert noted_stall({STALLED_ANNOTATION: pods, RESYNC_ANNOTATION: at}, wall) == found
+    assert noted_stall(None, wall) is None

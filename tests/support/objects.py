@@ -10,6 +10,7 @@ import msgspec
 from fairburst.config import Config, parse_config
 from fairburst.kube.api.objects import Job, Namespace, Node, Pod
 from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
+from fairburst.kube.enforce.controller_resync import resync_annotations
 from fairburst.kube.enforce.gate import ungate_patch
 from fairburst.kube.enforce.quota_plan import quota_body
 from fairburst.kube.enforce.suspend import JobStart
@@ -256,6 +257,11 @@ class World:
             self.put(msgspec.convert(body, Pod))
         for start in plan.starts:
             self._start(start)
+        for owner in plan.resyncs:
+            of_kind = self.view.controllers.workloads(owner.namespace).of(owner.kind)
+            for metadata in [one.metadata for one in of_kind if one.metadata.uid == owner.uid]:
+                noted = merge_patch(metadata.annotations or {}, resync_annotations(owner, self.wall))
+                metadata.annotations = {name: str(text) for name, text in noted.items()}
         for key in plan.quota_deletions:
             del self.quotas[key]
         for write in plan.quota_writes:

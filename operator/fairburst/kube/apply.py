@@ -20,7 +20,7 @@ from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import Conflict, NotFound
 from fairburst.kube.api.outcome import succeeded
 from fairburst.kube.api.quota_objects import ResourceQuota
-from fairburst.kube.enforce.controller_resync import RESYNC_ANNOTATION
+from fairburst.kube.enforce.controller_resync import resync_annotations
 from fairburst.kube.enforce.namespace_labels import UNMANAGED, Labels
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite, quota_body
 from fairburst.kube.enforce.quota_scope import leaves_to
@@ -30,7 +30,6 @@ from fairburst.kube.jobs.parallelism_plan import ParallelismWrite
 from fairburst.kube.names import POOL_LABEL, QUOTA_NAME
 from fairburst.kube.queues.job_annotations import FIELD_MANAGER
 from fairburst.kube.rounds.view import RoundPlan
-from fairburst.kube.times import from_epoch
 from fairburst.kube.usage.demand import Owner
 from fairburst.kube.workloads.registry import KINDS
 from fairburst.telemetry.metrics import Metrics
@@ -234,7 +233,7 @@ class Applier:
 
     async def _resync(self, owner: Owner) -> None:
         path = KINDS[owner.kind].path(owner.namespace, owner.name)
-        await self._client.merge_patch(path, {"metadata": {"annotations": {RESYNC_ANNOTATION: from_epoch(time.time()).isoformat()}}})
+        await self._client.merge_patch(path, {"metadata": {"annotations": resync_annotations(owner, time.time())}})
 
 
 def _quotas_of(namespace: str) -> str:

@@ -14,13 +14,16 @@ Gate mode, a Job that has not been processed for a while is stalled until it is.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
+from fairburst.kube.times import epoch, from_epoch
 from fairburst.kube.usage.demand import Owner
 
 RESYNC_ANNOTATION = "fairburst.dev/resynced-at"
+STALLED_ANNOTATION = "fairburst.dev/creates-no-pods"  # the number of pods that a controller had when it was resynced although it is stalled
 GRACE_SECONDS = 3.0  # a controller tries again within a second of the end of one of its pods; on a busy cluster later
 SERVED_A_SECOND = 20.0  # controllers that have not been reached yet wait in their workers' queue; a resync lengthens it
 AWAITED_REACH_SECONDS = 10.0  # after which one that has not been processed yet is stalled in Gate mode: others use its part meanwhile
@@ -34,6 +37,20 @@ STALLED_SECONDS = 60.0  # at least, since the first of them: a busy Job controll
 # The Job controller has five workers: more resyncs at a time than it can serve only lengthen its queue.
 MOST_AWAITED = 20
 AWAITED_SECONDS = 5.0
+
+
+def resync_annotations(owner: Owner, wall: float) -> dict[str, str | None]:
+    """Return the annotations of a resync at this time, seconds since the epoch."""
+    return {RESYNC_ANNOTATION: from_epoch(wall).isoformat(), STALLED_ANNOTATION: str(owner.existing) if owner.stalled else None}
+
+
+def noted_stall(annotations: Mapping[str, str] | None, wall: float) -> int | None:
+    """Return how many pods a controller had when it was last resynced, if it was stalled then and would have been resynced again by now."""
+    text, at = ((annotations or {}).get(name, "") for name in (STALLED_ANNOTATION, RESYNC_ANNOTATION))
+    with contextlib.suppress(ValueError, TypeError):  # a tenant may have written anything, such as a time without its zone
+        if text.isdecimal() and wall < epoch(at) + LAST_RETRY_SECONDS + STALLED_SECONDS:
+            return int(text)
+    return None
 
 
 @dataclass(slots=True)
@@ -93,6 +110,7 @@ class ResyncPlanner:
         self._awaited: dict[str, float] = {}  # by uid, when a controller's turn began; in order of time
         self._ready: dict[str, list[_Ready]] = {}
         self._queued_seconds = 0.0
+        self._recalled: dict[str, int] = {}
         self.refused = 0  # times that a controller lacked pods for which its quota had no room
 
     def plan(self, rooms: Mapping[str, Sequence[Room]], now: float) -> tuple[list[Owner], dict[str, float]]:
@@ -118,6 +136,10 @@ class ResyncPlanner:
                 if ready:
                     self._ready.setdefault(namespace, []).extend(ready)
         return self._take_turns(now), dues
+
+    def recall(self, stalled: Mapping[str, int]) -> None:
+        """Note controllers that an earlier process found stalled, by uid, with the number of pods that they had."""
+        self._recalled.update(stalled)
 
     def stalled(self, namespace: str) -> dict[str, int]:
         """Return the controllers of a namespace that are stalled, by uid, with the number of their pods."""
@@ -210,6 +232,8 @@ class ResyncPlanner:
     def _seen(self, known: _Blocked | None, owner: Owner, now: float) -> _Blocked:
         """Return the controller's state, as if it had begun to lack pods now if its pods have changed or it has just been processed."""
         state = known or _Blocked(owner.existing, owner.reached, now, now + GRACE_SECONDS, FIRST_REPEAT_SECONDS)
+        if known is None and self._recalled.pop(owner.uid, None) == owner.existing:
+            state.stalled, state.fruitless, state.first_fruitless = True, FRUITLESS_RESYNCS, -math.inf
         # the events of its own pods make it try again within a second
         if owner.existing != state.existing or (owner.reached and not state.reached):
             self._awaited.pop(owner.uid, None)

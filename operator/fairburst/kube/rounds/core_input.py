@@ -67,6 +67,7 @@ class CoreInput:
         self._find_managed(view, changes, queues)
         if not view.pods.knows_earlier_ends:
             _note_earlier_ends(view)
+        self._resyncs.recall(view.controllers.all_controllers(), wall)
         view.changed_namespaces |= view.pods.expire(wall) | self._resyncs.moved()
         view.changed_namespaces |= self._with_moved_ports(view.pods) | changes.defaults
         view.changed_namespaces |= self._slots.prepare(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-from fairburst.kube.enforce.controller_resync import ResyncPlanner, Room
+from fairburst.kube.enforce.controller_resync import ResyncPlanner, Room, noted_stall
 from fairburst.kube.enforce.division import counted, leaves_out_small
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.quota_plan import QuotaKey, QuotaWrite, amounts
@@ -32,6 +34,16 @@ class ResyncRounds:
         self.planner = ResyncPlanner()
         self.stalled: dict[str, dict[str, int]] = {}
         self._moved = set[str]()
+        self._recalled = False
+
+    def recall(self, controllers: Iterable[Any], wall: float) -> None:
+        """Note the controllers that an earlier process found stalled, once, before the first decision."""
+        found = () if self._recalled else controllers
+        self._recalled = True
+        for one in found:
+            if (pods := noted_stall(one.metadata.annotations, wall)) is not None:
+                self.stalled.setdefault(one.metadata.namespace, {})[one.metadata.uid] = pods
+                self.planner.recall({one.metadata.uid: pods})
 
     def plan(self, round_: RoundContext, items: Sequence[ManagedNamespace], plan: RoundPlan) -> None:
         """Add the controllers to the plan."""
@@ -40,11 +52,13 @@ class ResyncRounds:
         for item in items:
             if item.demand.lacking:
                 rooms[item.namespace] = self._rooms(round_.view, item, written)
-        plan.resyncs, dues = self.planner.plan(rooms, round_.now)
+        resyncs, dues = self.planner.plan(rooms, round_.now)
         plan.refused = self.planner.refused
         of_batch = {item.namespace for item in items if item.entry is not None and _lends_what_stalls(item.entry)}
         for namespace in rooms:
             self._note_stalled(namespace, self.planner.stalled(namespace) if namespace in of_batch else {}, round_.now)
+        stalled = {uid for in_space in self.stalled.values() for uid in in_space}
+        plan.resyncs = [replace(owner, stalled=True) if owner.uid in stalled else owner for owner in resyncs]
         plan.due = min(plan.due, self.planner.due(round_.now))
         for namespace, due in dues.items():
             self._agenda.put(namespace, due)

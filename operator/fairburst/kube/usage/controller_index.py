@@ -63,6 +63,10 @@ class ControllerIndex:
         """Return the Jobs of all namespaces."""
         return (job for kinds in self._by_namespace.values() for job in kinds["Job"].values())
 
+    def all_controllers(self) -> Iterator[Any]:
+        """Return the controllers of every kind in all namespaces."""
+        return (one for kinds in self._by_namespace.values() for of_kind in kinds.values() for one in of_kind.values())
+
     def space_of(self, work: Suspendable) -> str:
         """Return the space of a Job's or JobSet's new pods. A JobSet starts whole, so that of its first part counts for all of it."""
         namespace = work.metadata.namespace

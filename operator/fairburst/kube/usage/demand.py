@@ -39,7 +39,8 @@ class Owner:
     """A controller that creates pods and is retried by its own back-off when a quota refuses one.
 
     `wanted` pods in all, `existing` not ended; `requests` of one pod in resource units. `reached`: whether it has been processed yet. If
-    not, no quota has refused its pods: it is in the queue of its kind's workers.
+    not, no quota has refused its pods: it is in the queue of its kind's workers. `stalled`: whether it is resynced although it created no
+    pods the last times.
     """
 
     kind: str
@@ -50,6 +51,7 @@ class Owner:
     existing: int
     requests: Mapping[str, float]
     reached: bool = True
+    stalled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
