@@ -17,14 +17,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple, TypeVar
 
-import numpy as np
-
 from fairburst.kube.api.objects import Metadata, Pod, controller_of
+from fairburst.kube.jobs.job_labels import JobLabels
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL
 from fairburst.kube.jobs.task_columns import TaskColumns
 from fairburst.kube.names import LANE_OF_CLASS, LARGE_CLASS, SIZE_CLASSES, SMALL_CLASS
 from fairburst.kube.usage.pod_usage import RequestVector
-from fairburst.policy.arrays import BoolArray, IntArray
 from fairburst.policy.dress.values import Job, TaskTable
 
 # Labels by which other systems group pods, and ours. The first one on a pod counts.
@@ -100,13 +98,12 @@ class JobIndex:
         self._jobs: dict[JobKey, JobPods] = {}
         self._by_namespace: dict[str, dict[JobKey, JobPods]] = {}
         self._bare_running: dict[tuple[str, bool], JobPods] = {}  # by namespace and whether they are small
-        self._by_number: dict[int, JobPods] = {}
         self._free_numbers: list[int] = []
         self._columns = TaskColumns(len(self.resources))
         self._tasks: list[_Known | _Ended] = []  # by row
         self._ended: deque[_Ended] = deque()
         self._clock = 0.0  # wall minus monotonic
-        self._labels: tuple[tuple[str, ...], IntArray, BoolArray] | None = None
+        self._labels = JobLabels()
         self._changed: dict[str, set[str]] = {}
 
     def with_resources(self, resources: Sequence[str]) -> JobIndex:
@@ -171,8 +168,8 @@ class JobIndex:
             created = pod.metadata.creation_timestamp or ""
             alone = owner is None and not group_of(pod.metadata)
             job = JobPods(key, number, kind, name, created, _is_small(pod), [0] * len(requests), [0] * len(requests), alone=alone)
-            self._jobs[key] = self._by_namespace.setdefault(key.namespace, {})[key] = self._by_number[number] = job
-            self._labels = None
+            self._jobs[key] = self._by_namespace.setdefault(key.namespace, {})[key] = job
+            self._labels.set(number, small=job.small, family="")
         elif job.alone and job.active:  # not for a pod that returns, as after a restore of etcd
             self._accompany(job)
         job.active += 1
@@ -256,8 +253,8 @@ class JobIndex:
             return
         self._note(job)
         of_namespace = self._by_namespace[job.key.namespace]
-        del self._jobs[job.key], of_namespace[job.key], self._by_number[job.number]
-        self._labels = None
+        del self._jobs[job.key], of_namespace[job.key]
+        self._labels.set(job.number, small=False, family="")
         if not of_namespace:
             del self._by_namespace[job.key.namespace]
         self._free_numbers.append(job.number)
@@ -266,7 +263,7 @@ class JobIndex:
         """Set a job's category and family, which come from its controller."""
         if (job.small, job.family) != (small, family):
             job.small, job.family = small, family
-            self._labels = None
+            self._labels.set(job.number, small=small, family=family)
 
     def expire(self, now: float) -> None:
         """Drop the tasks that ended long ago. Call it before reading."""
@@ -303,11 +300,11 @@ class JobIndex:
         if abs(wall - now - self._clock) > STEP_SECONDS:
             self._clock = wall - now
         columns, count = self._columns, self._columns.count
-        names, family, small = self._of_jobs()
+        names, family = self._labels.families()
         job = columns.job[:count].copy()
         return TaskTable(
             job=job,
-            small=small[job],
+            small=self._labels.small[job],
             request=columns.request[:count] / 1000.0,
             started=columns.started[:count] + self._clock,
             ended=columns.ended[:count] + self._clock,
@@ -318,19 +315,6 @@ class JobIndex:
     def __len__(self) -> int:
         """Number of tasks held, ended ones included."""
         return self._columns.count
-
-    def _of_jobs(self) -> tuple[tuple[str, ...], IntArray, BoolArray]:
-        """Return the names of families, and by job number the family (-1: none) and whether the job is small."""
-        if self._labels is not None:
-            return self._labels
-        names = tuple(sorted({job.family for job in self._jobs.values() if job.family}))
-        at = {name: index for index, name in enumerate(names)}
-        size = max(self._by_number, default=-1) + 1
-        family, small = np.full(size, -1, dtype=np.int64), np.zeros(size, dtype=np.bool_)
-        for number, job in self._by_number.items():
-            family[number], small[number] = at.get(job.family, -1), job.small
-        self._labels = names, family, small
-        return self._labels
 
 
 @dataclass(slots=True)
