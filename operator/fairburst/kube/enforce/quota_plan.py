@@ -100,8 +100,9 @@ class QuotaTarget:
 
         `divisor`: of what it is entitled to above the level.
         """
-        grain, level = 1000 if resource == "cpu" else 1, self.level[resource]
-        entitled = level + max(0.0, self.entitled.get(resource, 0.0) - level) / divisor
+        grain, level, entitled = 1000 if resource == "cpu" else 1, self.level[resource], self.entitled.get(resource, 0.0)
+        if divisor != 1.0:
+            entitled = level + max(0.0, entitled - level) / divisor
         amount = bounded_amount(max(self.needed(resource), entitled))  # a larger one would be read as the bound
         return math.floor(amount * grain + 1e-6) / grain
 
