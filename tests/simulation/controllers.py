@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -36,6 +36,7 @@ BATCH_SECONDS = 1.0  # syncJobBatchPeriod of the Job controller
 SECONDS_ANNOTATION = "simulation/seconds"  # how long a pod runs
 MOST_POD_STARTS = 20  # of one Job in one sync
 OWNERS = (*QUEUES, JOBS)
+PodKey = tuple[str, str]  # namespace, name
 
 
 @dataclass
@@ -284,22 +285,22 @@ class Controllers:
         return due
 
 
-def places(server: ApiServer, pod: Mapping[str, Any]) -> int:
-    """How many such pods the nodes have room for."""
+def places(server: ApiServer, pod: Mapping[str, Any], without: Collection[PodKey] = ()) -> int:
+    """How many such pods the nodes have room for, or would have `without` some pods, by namespace and name."""
     count = 0
-    for room in _room(server).values():
+    for room in _room(server, without).values():
         while _fits(room, pod):
             _take(room, pod)
             count += 1
     return count
 
 
-def _room(server: ApiServer) -> dict[str, dict[str, Fraction]]:
+def _room(server: ApiServer, without: Collection[PodKey] = ()) -> dict[str, dict[str, Fraction]]:
     """What is free on each node that takes pods."""
     free = {node["metadata"]["name"]: _free(node) for node in server.of(NODES) if takes_pods(node)}
     for pod in server.of(PODS):
-        node = pod["spec"].get("nodeName")
-        if node in free and _phase(pod) not in quotas.ENDED:
+        node, key = pod["spec"].get("nodeName"), (pod["metadata"]["namespace"], pod["metadata"]["name"])
+        if node in free and key not in without and _phase(pod) not in quotas.ENDED:
             _take(free[node], pod)
     return free
 

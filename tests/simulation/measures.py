@@ -14,7 +14,7 @@ from fairburst.kube.rounds.view import RoundPlan
 from fairburst.policy.table import OPEN
 from tests.simulation import controllers, quotas
 from tests.simulation.api_server import ApiServer, Write
-from tests.simulation.controllers import SECONDS_ANNOTATION
+from tests.simulation.controllers import SECONDS_ANNOTATION, PodKey
 from tests.simulation.invariants import Invariants
 from tests.simulation.replica import Replica
 from tests.simulation.resources import JOBS, LATENCY_QUEUES, PODS, QUOTAS, Object
@@ -33,14 +33,18 @@ class _Burst:
     """One Job of a queue that was promised its bursts when the Job came.
 
     latest: when its pods have to be released at the latest. within_reach: whether it needed no write of the operator, or some replica could
-    write between its arrival and then.
+    write between its arrival and then. crowded: whether its queue evicts no work, and what had been bound before its arrival left it too
+    little room on the nodes at `latest`; None before that. No operator could have kept such a burst.
     """
 
+    job: Object
     arrival: float
     deadline: float
     latest: float
     needs_webhook: bool
+    evicts: bool
     within_reach: bool
+    crowded: bool | None = None
     done_at: float | None = None
 
     @property
@@ -96,6 +100,7 @@ class Measures:
         self._reach = _Reach(replicas)
         self._led_since: dict[str, float] | None = None  # None before the first look, at which all leaders count as settled
         self._uses = {namespace: _Use() for namespace in self._deadlines}
+        self._bound_at: dict[PodKey, float] = {}
         server.observers.append(self._on_write)
         for replica in replicas:
             replica.on_start = self._watching(replica.on_start)
@@ -105,7 +110,7 @@ class Measures:
     def bursts(self, until: float, *, within_reach: bool) -> tuple[int, int]:
         """How many bursts within reach, or out of it, were promised and due by `until`, and how many of them were not done by their
         deadline. A Job that was refused at its creation is out of reach."""
-        due = [one for one in self._bursts.values() if one.deadline <= until and one.within_reach is within_reach]
+        due = [one for one in self._bursts.values() if one.deadline <= until and (one.within_reach and not one.crowded) is within_reach]
         asked = [] if within_reach else [job for job in self._server.refused_jobs if _of_default_queue(job)]
         refused = sum(self._is_promised(job["metadata"]["namespace"]) for job in asked)
         return len(due) + refused, sum(one.late for one in due) + refused
@@ -123,9 +128,19 @@ class Measures:
                 for one in self._bursts.values():
                     served = not (one.needs_webhook and self._server.webhook_down)
                     one.within_reach |= served and one.arrival <= loop.now <= max(one.latest, one.arrival + LOOK_SECONDS)
+            for one in self._bursts.values():
+                if one.crowded is None and loop.now >= max(one.latest, one.arrival):
+                    one.crowded = not one.evicts and self._is_crowded(one)
             await asyncio.sleep(LOOK_SECONDS)
 
+    def _is_crowded(self, burst: _Burst) -> bool:
+        """Whether the nodes have too little room for the burst, even without what has been bound since its arrival."""
+        since = {key for key, at in self._bound_at.items() if at >= burst.arrival}
+        return controllers.places(self._server, {"spec": burst.job["spec"]["template"]["spec"]}, since) < burst.job["spec"]["parallelism"]
+
     def _on_write(self, write: Write) -> None:
+        if write.collection == PODS:
+            self._note_binding(write)
         if write.collection == JOBS and write.new is not None and write.namespace in self._deadlines:
             if _of_default_queue(write.new):
                 self._on_job(write.namespace, write.new, is_new=write.old is None)
@@ -134,6 +149,14 @@ class Measures:
             pods = (pod for pod in own if pod["spec"].get("nodeName") and not quotas.is_released(pod))
             rate = sum(float(quotas.requests_of(pod).get("cpu", 0)) for pod in pods)
             self._uses[write.namespace].put(self._server.loop.now, rate)
+
+    def _note_binding(self, write: Write) -> None:
+        pod = write.new or write.old or {}
+        key = write.namespace, pod["metadata"]["name"]
+        if write.new is None:
+            self._bound_at.pop(key, None)
+        elif pod["spec"].get("nodeName"):
+            self._bound_at.setdefault(key, self._server.loop.now)
 
     def _on_job(self, namespace: str, job: Object, *, is_new: bool) -> None:
         now, key = self._server.loop.now, (namespace, job["metadata"]["name"])
@@ -144,7 +167,8 @@ class Measures:
                 deadline, mode = now + self._deadlines[namespace], queue["spec"].get("enforcement", "Quota")
                 needs_write = mode != "Quota" or not self._has_room(namespace, job)
                 latest = deadline - seconds - START_SECONDS
-                self._bursts[key] = _Burst(now, deadline, latest, mode == "Gate", within_reach=not needs_write)
+                evicts = queue["spec"].get("reclaim") == "Evict"
+                self._bursts[key] = _Burst(job, now, deadline, latest, mode == "Gate", evicts, within_reach=not needs_write)
         elif key in self._bursts and (job.get("status") or {}).get("completionTime") and self._bursts[key].done_at is None:
             self._bursts[key].done_at = now
 
