@@ -41,7 +41,7 @@ def rounds(world: World, count: int) -> Iterator[RoundPlan]:
 
 @pytest.mark.parametrize("queues", [4, 40, 160])
 def test_pods_that_start_beside_an_armed_burst_change_few_quotas_of_other_queues(queues: int) -> None:
-    """A third of what is free is taken pod by pod. Each pod lowers what every idle queue may use."""
+    """Eighty pods start one after the other. Each of them lowers what every idle queue may use."""
     world, starting, written = idle(queues), queues // 2, Counter[str]()
     for number in range(80):
         run(world, f"q{number % starting}", 1, number // starting)

@@ -137,9 +137,9 @@ class ResyncPlanner:
                     self._ready.setdefault(namespace, []).extend(ready)
         return self._take_turns(now), dues
 
-    def recall(self, stalled: Mapping[str, int]) -> None:
-        """Note controllers that an earlier process found stalled, by uid, with the number of pods that they had."""
-        self._recalled.update(stalled)
+    def recall(self, uid: str, pods: int) -> None:
+        """Note a controller that an earlier process found stalled, and the number of pods that it had."""
+        self._recalled[uid] = pods
 
     def stalled(self, namespace: str) -> dict[str, int]:
         """Return the controllers of a namespace that are stalled, by uid, with the number of their pods."""

@@ -43,7 +43,7 @@ class ResyncRounds:
         for one in found:
             if (pods := noted_stall(one.metadata.annotations, wall)) is not None:
                 self.stalled.setdefault(one.metadata.namespace, {})[one.metadata.uid] = pods
-                self.planner.recall({one.metadata.uid: pods})
+                self.planner.recall(one.metadata.uid, pods)
 
     def plan(self, round_: RoundContext, items: Sequence[ManagedNamespace], plan: RoundPlan) -> None:
         """Add the controllers to the plan."""
