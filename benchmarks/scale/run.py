@@ -24,6 +24,7 @@ from fairburst.kube.api.client import ApiClient
 
 WARM_UP_SECONDS = 20.0
 LONGEST_SECONDS = 420.0
+SLOWEST_A_SECOND = 6  # pods, of a run that takes longer than that
 
 
 @dataclass(slots=True)
@@ -128,7 +129,8 @@ async def _until_bound(driver: WorkloadDriver, client: ApiClient, work: Workload
     """Return the seconds from the first Job to the last pod bound, or ended (infinite if that takes too long), and to the last Job's end
     for work that runs to its end.
     """
-    running = asyncio.create_task(driver.run(LONGEST_SECONDS, drain_seconds=0.0))
+    longest = max(LONGEST_SECONDS, (work.pods or 0) / SLOWEST_A_SECOND)
+    running = asyncio.create_task(driver.run(longest, drain_seconds=0.0))
     progress = driver.progress
     try:
         while not running.done():
@@ -136,7 +138,7 @@ async def _until_bound(driver: WorkloadDriver, client: ApiClient, work: Workload
             if _has_come(work, progress):
                 bursts = progress.bursts
                 bound = max(one.bound_at or 0.0 for one in bursts) - bursts[0].arrival if bursts else driver.now
-                return bound, await _until_complete(driver, client) if work.finish else None
+                return bound, await _until_complete(driver, client, longest) if work.finish else None
         running.result()
         return float("inf"), None
     finally:
@@ -152,9 +154,9 @@ def _has_come(work: Workload, progress: Progress) -> bool:
     return (sum(progress.tasks_done.values()) if work.finish else progress.started_pods) >= (work.pods or 0)
 
 
-async def _until_complete(driver: WorkloadDriver, client: ApiClient) -> float:
+async def _until_complete(driver: WorkloadDriver, client: ApiClient, longest: float) -> float:
     """Return the seconds from the first Job until all are complete, or were deleted as such."""
-    while driver.now < LONGEST_SECONDS:
+    while driver.now < longest:
         jobs = (await client.get_json("/apis/batch/v1/jobs", {"resourceVersion": "0"}))["items"]
         if all((job.get("status") or {}).get("completionTime") for job in jobs):
             return driver.now

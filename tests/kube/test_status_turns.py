@@ -18,13 +18,13 @@ TEAMS = [f"team-{number:03}" for number in range(120)]
 IN_TURN = (FIGURES_AHEAD + 1) * FIGURES_PER_SECOND + len(TEAMS) / SWEEP_SECONDS
 
 
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
+@pytest.fixture(params=["Quota", "Gate", "Suspend"])
+def world(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> World:
     """Many queues that want more pods than they have, at rest. Looks come as often on a slow machine as on a fast one."""
     monkeypatch.setattr(statuses, "LOOK_FACTOR", 0.0)
     world = World(nodes=16)
     for team in TEAMS:
-        batch(world, team, pods=1, wanted=9)
+        batch(world, team, pods=1, wanted=9, spec={"enforcement": request.param})
     world.settle(50.0)  # not so long that their Jobs count as creating no pods
     return world
 

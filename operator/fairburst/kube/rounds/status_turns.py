@@ -21,10 +21,11 @@ _REMEMBERED = (
     "guarantee", "state", "index", "opened", "deadline", "demanded", "judged", "behind", "period_started", "ledger_rate", "debt",
     "delivered_rate", "fair_rate", "residual_level", "waiting_since", "unit_held_since", "balance_rate", "bursts", "met", "missed",
 )  # fmt: skip
-_FIGURES = frozenset({
-    "demand", "usage", "allocation", "guaranteed", "level", "small_level", "ledger_rate", "delivered_rate", "fair_rate", "balance_rate",
-    "waiting_since", "unit_held_since",
-})  # fmt: skip
+_LEVELS = frozenset({"level", "small_level"})
+_FIGURES = _LEVELS | {
+    "demand", "usage", "allocation", "guaranteed", "ledger_rate", "delivered_rate", "fair_rate", "balance_rate", "waiting_since",
+    "unit_held_since",
+}  # fmt: skip
 
 
 class StatusTurns:
@@ -32,6 +33,7 @@ class StatusTurns:
 
     def __init__(self) -> None:
         self.patient: BoolArray = np.zeros(0, dtype=np.bool_)  # (N,) queues whose figures may be late
+        self._starts_whole: BoolArray = np.zeros(0, dtype=np.bool_)  # (N,) those whose levels may not be
         self._drifted: BoolArray = np.zeros(0, dtype=np.bool_)  # (N,) queues with new figures that may be late
         self._shown_at = np.zeros(0)  # (N,)
         self._last: dict[str, np.ndarray] = {}
@@ -39,8 +41,9 @@ class StatusTurns:
         self._looked_at = -math.inf
         self._swept = 0.0
 
-    def lay_out(self, patient: Sequence[bool]) -> None:
-        """Prepare for other queues. `patient`: of each, whether its figures may be late."""
+    def lay_out(self, patient: Sequence[bool], starts_whole: Sequence[bool]) -> None:
+        """Prepare for other queues. `patient`: of each, whether its figures may be late; `starts_whole`: whether its level may not."""
+        self._starts_whole = np.array(starts_whole, dtype=np.bool_)
         self.patient, self._drifted = np.array(patient, dtype=np.bool_), np.zeros(len(patient), dtype=np.bool_)
         self._shown_at = np.full(len(patient), -math.inf)
 
@@ -77,8 +80,9 @@ class StatusTurns:
                     differs &= ~(np.isnan(before) & np.isnan(array))
                 rows = differs if differs.ndim == 1 else differs.any(axis=1)
                 if name in _FIGURES:
-                    self._drifted |= rows & self.patient
-                    rows = rows & ~self.patient
+                    late = self.patient & ~self._starts_whole if name in _LEVELS else self.patient
+                    self._drifted |= rows & late
+                    rows = rows & ~late
                 changed |= rows
         self._last = now
         self._add_in_turn(changed, writes_a_second, due, round_.now)

@@ -17,6 +17,7 @@ import numpy as np
 from fairburst.config import Config
 from fairburst.kube.containment import Containment
 from fairburst.kube.enforce.enforceability import Obstacle
+from fairburst.kube.enforce.fifo_admission import Oversize
 from fairburst.kube.enforce.gate import UngatePlanner
 from fairburst.kube.enforce.holds import too_large_to_start
 from fairburst.kube.enforce.pod_priority import pod_priority_of
@@ -61,6 +62,7 @@ class _Grounds(NamedTuple):
     not_offered: Mapping[str, tuple[str, str]]
     ports_taken: Mapping[str, tuple[str, tuple[Any, ...]]]
     contained: str | None
+    never_start: list[Oversize] | None
     waits: bool
     foretold: bool
 
@@ -123,7 +125,10 @@ class StatusRounds:
         self._grounds = {uid: grounds for uid, grounds in self._grounds.items() if uid in uids}
         self._bursts.keep({spec.name for spec in queue_set.specs})
         # a take-over needs the accounts of latency queues, and a level decides whether a whole Job can ever start
-        self._turns.lay_out([entry.key[0] == "ThroughputQueue" and entry.mode.holds is None for entry in queue_set.governing])
+        governing = queue_set.governing
+        self._turns.lay_out(
+            [entry.key[0] == "ThroughputQueue" for entry in governing], [entry.mode.holds is not None for entry in governing]
+        )
         self._everything = self._rows_moved = True
 
     def plan_in_time(
@@ -209,6 +214,7 @@ class StatusRounds:
             demanded.not_offered,
             demanded.ports.taken,
             self._contained.problems.get(entry.space),
+            too_large_to_start(managed.of([entry.space]), snapshot, self._gates, round_.view.pods).get(entry.space),
             bool(exceeds(whole_demand(demanded, snapshot, row), snapshot.usage[row]).any()),
             forecast is not None and self._waits(forecast.uid, entry, demanded),
         )
@@ -218,7 +224,7 @@ class StatusRounds:
         demanded: NamespaceDemand, plan: RoundPlan,
     ) -> StatusInput:  # fmt: skip
         """Return the input for the status of a queue that governs its namespace."""
-        snapshot, items = round_.snapshot, managed.of([entry.space])
+        snapshot = round_.snapshot
         grounds = self._grounds[entry.uid] = self._grounds_of(round_, entry, row, managed, demanded)
         reserve = None
         if self._reserve is not None:
@@ -230,7 +236,7 @@ class StatusRounds:
             grounds.obstacles,
             observed_only=entry.observed_only,
             too_large=grounds.too_large,
-            never_start=too_large_to_start(items, snapshot, self._gates, round_.view.pods).get(entry.space),
+            never_start=grounds.never_start,
             no_node=grounds.no_node,
             not_offered=grounds.not_offered,
             ports_taken=grounds.ports_taken,
