@@ -10,7 +10,7 @@ import sys
 
 from benchmarks.measure import Measurement, figure
 from benchmarks.results import RESULTS, Circumstances, save
-from benchmarks.scale.run import Outcome, busy, run
+from benchmarks.scale.run import PLAIN_QUOTA, STOPPED, Outcome, busy, run
 from benchmarks.scale.scenarios import Workload, burst, many_queues, small_jobs, work
 
 
@@ -24,6 +24,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=80.0, help="of the scenario work")
     parser.add_argument("--mode", action="append", choices=("Quota", "Gate", "Suspend"), help="again for several; Quota by default")
     parser.add_argument("--churn", action="store_true", help="of the scenario burst: the other queues run Jobs")
+    floor = "also with a ResourceQuota in each namespace instead of fairburst, and with the operator stopped: what no operator could save"
+    parser.add_argument("--floor", action="store_true", help=floor)
     parser.add_argument("--busy", type=int, default=0, help="processes beside it that use a core each")
     parser.add_argument("--save", action="store_true", help="keep the ratios for docs/benchmarks.md (python -m benchmarks.page)")
     arguments = parser.parse_args()
@@ -31,7 +33,7 @@ def main() -> int:
     with busy(arguments.busy):
         bare = run(f"scale-{os.getpid()}-bare", workload(arguments), None, arguments.seconds)
         print(line("bare", bare, bare), flush=True)
-        for mode in arguments.mode or ["Quota"]:
+        for mode in [*(arguments.mode or ["Quota"]), *([PLAIN_QUOTA, STOPPED] if arguments.floor else [])]:
             found = run(f"scale-{os.getpid()}-{mode.lower()}", workload(arguments), mode, arguments.seconds)
             print(line(mode, found, bare), flush=True)
             figures += measurements(title(arguments, mode), found, bare)

@@ -25,6 +25,9 @@ from fairburst.kube.api.client import ApiClient
 WARM_UP_SECONDS = 20.0
 LONGEST_SECONDS = 420.0
 SLOWEST_A_SECOND = 6  # pods, of a run that takes longer than that
+# Beside the enforcement modes: a ResourceQuota in each namespace that refuses nothing, and no fairburst; and what the operator has written,
+# quotas and policies, while it is stopped.
+PLAIN_QUOTA, STOPPED = "ResourceQuota", "Stopped"
 
 
 @dataclass(slots=True)
@@ -71,7 +74,7 @@ def busy(processes: int) -> Iterator[None]:
 
 
 def run(name: str, work: Workload, mode: str | None, seconds: float) -> Outcome:
-    """Run the workload; `mode` None means without fairburst."""
+    """Run the workload; `mode` is an enforcement mode, `PLAIN_QUOTA` or `STOPPED`, or None for a cluster with none of it."""
     with Cluster.start(name, **work.cluster, audit=True, report=lambda _: None) as cluster:
         return asyncio.run(_run(cluster, work, mode, seconds))
 
@@ -79,14 +82,30 @@ def run(name: str, work: Workload, mode: str | None, seconds: float) -> Outcome:
 async def _run(cluster: Cluster, work: Workload, mode: str | None, seconds: float) -> Outcome:
     async with await ApiClient.connect(str(cluster.kubeconfig)) as client:
         await each([client.create("/api/v1/namespaces", {"metadata": {"name": name}}) for name in work.queues])
-        if mode is None:
+        if mode is None or mode == PLAIN_QUOTA:
+            if mode == PLAIN_QUOTA:
+                await give_quotas(client, work)
             await warm(client, work.queues[0])
             return await _fed(cluster, client, work, seconds, None)
         operator = OperatorProcess(cluster, {"log": {"level": "INFO"}}, "scale")
         with operator:
-            await declare(client, work, mode)
+            await declare(client, work, "Quota" if mode == STOPPED else mode)
+            if mode == STOPPED:
+                operator.stop()
             await warm(client, work.queues[0])
-            return await _fed(cluster, client, work, seconds, operator)
+            return await _fed(cluster, client, work, seconds, None if mode == STOPPED else operator)
+
+
+async def give_quotas(client: ApiClient, work: Workload) -> None:
+    """Create a ResourceQuota in each namespace with room for the whole cluster; return once each has its status."""
+    hard = {"requests.cpu": f"{work.capacity.cpu:g}", "requests.memory": f"{work.capacity.memory:.0f}"}
+    body = {"metadata": {"name": "plain"}, "spec": {"hard": hard}}
+    await each([client.create(f"/api/v1/namespaces/{name}/resourcequotas", body) for name in work.queues])
+    deadline = time.monotonic() + 180
+    while not all((one.get("status") or {}).get("hard") for one in (await client.get_json("/api/v1/resourcequotas"))["items"]):
+        if time.monotonic() > deadline:
+            raise SystemExit("after 180 s a ResourceQuota has no status")
+        await asyncio.sleep(0.5)
 
 
 async def warm(client: ApiClient, namespace: str) -> None:

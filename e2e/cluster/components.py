@@ -150,6 +150,7 @@ class Plan:
         ]
         if self.options.audit:
             flags += [f"--audit-policy-file={self.layout.audit_policy}", f"--audit-log-path={self.layout.audit_log}"]
+            flags += ["--audit-log-maxsize=100000"]  # megabytes: readers follow one file, which is moved away at a hundred otherwise
         return [*flags, *self.options.apiserver_flags]
 
     def _controller_manager(self) -> list[str]:

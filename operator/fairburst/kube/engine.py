@@ -241,7 +241,8 @@ class Engine:
             self._quotas.entitle(round_, items, entitled)
         with self.contained.object("release work of", ""):
             self._releases.plan(round_, self.managed, items, plan, suspending=self.queues.holding["Jobs"])
-        self._decision_changes.note_margins(self._quotas.plan(round_, self.managed, items, plan), round_.snapshot.resources)
+        margins = self._quotas.plan(round_, self.managed, items, plan, roomy=entitled.roomy)
+        self._decision_changes.note_margins(margins, round_.snapshot.resources)
         with self.contained.object("resync the controllers of", ""):
             self.resyncs.plan(round_, items, plan)
         with self.contained.object("remember the bursts of", ""):

@@ -29,7 +29,7 @@ QuotaKey = tuple[str, str]  # namespace, name
 PODS_KEY = "pods"  # counts pods that have not ended
 LOWER_AFTER_SECONDS = 10.0  # a small surplus is written only once it has lasted
 # An entitlement moves with the demand of all other queues: for an idle queue only a large and lasting difference is written. Most bursts,
-# whose room it has meanwhile, are shorter.
+# whose room it has meanwhile, are shorter. Levels move as much while work comes to many queues and the cluster is not full yet.
 ENTITLED_SECONDS = 60.0
 BELOW_BOUND = 2**0.5  # a quota lowered at once for an armed burst loses more than it must, by this factor of what exceeds the level
 
@@ -63,6 +63,7 @@ class QuotaTarget:
 
     `level`: from the core, not below the floor. `unit`: the largest pod's requests. `slack`: pods of that size above the level.
     `entitled`: least amounts to admit before a level follows; never urgent. `strict`: a quota a pod above its target is lowered at once.
+    `patient`: its level sinks only because others demand more, so it may be lowered later while much of the cluster is free.
     `notes`: annotations that it should carry, None for those to remove. `renews`: whether they alone are worth a write.
     `recount`: its spec should change by the least amount, so that the quota controller counts its pods again.
     `counted`: requests of the existing pods, written as `used` with a new key.
@@ -83,6 +84,7 @@ class QuotaTarget:
     slack: float = FIRST_PODS
     entitled: Mapping[str, float] = field(default_factory=dict)
     strict: bool = False
+    patient: bool = False
     notes: Mapping[str, str | None] = field(default_factory=dict)
     renews: bool = False
     recount: bool = False
@@ -165,20 +167,25 @@ class QuotaPlanner:
         self._surplus_since: dict[QuotaKey, float] = {}
         self._entitled_since: dict[QuotaKey, float] = {}
         self._hard: dict[QuotaKey, Mapping[str, str]] = {}  # as last written
+        self._put_off = set[QuotaKey]()  # too large, in a cluster with much free room
 
     def plan(
-        self, targets: Sequence[QuotaTarget], quotas: Mapping[QuotaKey, ResourceQuota], now: float
+        self, targets: Sequence[QuotaTarget], quotas: Mapping[QuotaKey, ResourceQuota], now: float, *, roomy: bool = False
     ) -> tuple[list[QuotaWrite], dict[str, float]]:
         """Return the writes due now, in order, and by namespace the time at which a deferred one falls due.
 
-        `quotas` by namespace and name; `now` is monotonic seconds.
+        `quotas` by namespace and name; `now` is monotonic seconds. `roomy`: so much of the cluster is free that sinking levels can wait.
+        Once it is not, the quotas that were left too large fall due.
         """
         writes: list[QuotaWrite] = []
         dues: dict[str, float] = {}
+        if not roomy:
+            dues = {namespace: now for namespace, _ in self._put_off - {target.key for target in targets}}
+            self._put_off.clear()
         for target in targets:
             write: QuotaWrite | float | None = None
             with self._contained.object("enforce", target.namespace):
-                write = self._difference(target, quotas.get(target.key), now)
+                write = self._difference(target, quotas.get(target.key), now, roomy=roomy)
                 if (target.renews or target.recount) and not isinstance(write, QuotaWrite):
                     write = self._renewal(target, quotas[target.key])
             if write is None:
@@ -216,6 +223,7 @@ class QuotaPlanner:
         self._written_at[quota] = now
         self._surplus_since.pop(quota, None)
         self._entitled_since.pop(quota, None)
+        self._put_off.discard(quota)
 
     def forget(self, namespace: str) -> None:
         """Drop a namespace that is no longer managed."""
@@ -224,9 +232,10 @@ class QuotaPlanner:
             self._surplus_since.pop((namespace, name), None)
             self._entitled_since.pop((namespace, name), None)
             self._hard.pop((namespace, name), None)
+            self._put_off.discard((namespace, name))
 
-    def _difference(self, target: QuotaTarget, quota: ResourceQuota | None, now: float) -> QuotaWrite | float | None:
-        """Return a write, or the time at which a small surplus becomes worth one, or None if the quota is right."""
+    def _difference(self, target: QuotaTarget, quota: ResourceQuota | None, now: float, *, roomy: bool) -> QuotaWrite | float | None:
+        """Return a write, or the time at which a surplus that may last for a while becomes worth one, or None if the quota is right."""
         want = {resource: target.hard(resource) for resource in target.level}
         if quota is None or quota.spec.scopes:
             return self._write(target, want, {}, create=True, replace=quota is not None)
@@ -246,25 +255,31 @@ class QuotaPlanner:
             self._surplus_since.pop(target.key, None)
             self._entitled_since.pop(target.key, None)
             return None
-        if not edited and target.entitled and have == amounts(self._hard.get(target.key, quota.spec.hard)):
+        as_written = have == amounts(self._hard.get(target.key, quota.spec.hard))
+        if not edited and target.entitled and as_written:
             return self._entitled(target, want, have, now)
         units = {r: target.unit.get(r, 0.0) for r in want}
         raised = target.level if target.opening else want
         worth = edited or any(worth_raising(raised[r], have[r], units[r]) for r in want)
-        usable = have if target.exact else usable_part(have, units, target.counted)
-        worth = worth or any(worth_lowering(want[r], usable[r], units[r], exact=target.exact or target.strict) for r in want)
-        due = -math.inf if worth else self._lowered_at(target.key, want, have, enforced, now)
+        usable, exact = have if target.exact else usable_part(have, units, target.counted), target.exact or target.strict
+        lower = not worth and any(worth_lowering(want[r], usable[r], units[r], exact=exact) for r in want)
+        put_off = lower and roomy and as_written and target.patient and not exact
+        if put_off:
+            self._put_off.add(target.key)
+        due = -math.inf if worth or (lower and not put_off) else self._lowered_at(target.key, want, have, enforced, now, put_off=put_off)
         if now >= due:
             return self._write(target, want, have, stale=stale, rescope=rescope, has_pods=PODS_KEY in (quota.spec.hard or {}))
         return due if due < math.inf else None
 
     def _lowered_at(
-        self, key: QuotaKey, want: Mapping[str, float], have: Mapping[str, float], enforced: Mapping[str, float], now: float
-    ) -> float:
-        """Return when a small difference will have lasted long enough; infinite, and forgotten, if there is none."""
+        self, key: QuotaKey, want: Mapping[str, float], have: Mapping[str, float], enforced: Mapping[str, float], now: float, *,
+        put_off: bool,
+    ) -> float:  # fmt: skip
+        """Return when a difference will have lasted long enough; infinite, and forgotten, if there is none."""
         differs = any(not same_amount(want[r], have[r]) for r in want)
-        differs |= any(not same_amount(have[r], enforced.get(r, math.inf)) for r in want if enforced)
-        return _lasting(differs, self._surplus_since, key, now, LOWER_AFTER_SECONDS)
+        unenforced = any(not same_amount(have[r], enforced.get(r, math.inf)) for r in want if enforced)
+        seconds = ENTITLED_SECONDS if put_off and not unenforced else LOWER_AFTER_SECONDS
+        return _lasting(differs or unenforced, self._surplus_since, key, now, seconds)
 
     def _renewal(self, target: QuotaTarget, quota: ResourceQuota) -> QuotaWrite:
         """Return a write of the quota as it is, with the annotations that it should have, and a byte or a millicore more for a recount."""

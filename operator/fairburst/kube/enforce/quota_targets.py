@@ -31,6 +31,7 @@ def namespace_quota_target(
     entitled = {} if item.entitled is None or item.held_back else dict(zip(resources, item.entitled.tolist(), strict=True))
     entry = item.entry
     latency = entry is not None and entry.key[0] == "LatencyQueue"
+    spec = None if entry is None or item.row is None else entry.spec
     namespace, name = item.quota_key
     return QuotaTarget(
         namespace,
@@ -44,6 +45,7 @@ def namespace_quota_target(
         slack=item.slack,
         entitled=entitled,
         strict=item.bound_by_burst or item.takes_head_room,
+        patient=spec is not None and not (latency or spec.suspended or spec.limits),
         pods=item.slots,
         counted_pods=pods,
         scope=default_scope(lanes) if name == QUOTA_NAME else SCOPES[name],

@@ -12,20 +12,25 @@ from fairburst.kube.containment import Containment
 from fairburst.kube.jobs.reserve import Reserve
 from fairburst.kube.rounds.view import RoundContext
 from fairburst.policy.arrays import BoolArray, FloatArray
-from fairburst.policy.drf import row_any
+from fairburst.policy.drf import by_resource, column_sum, row_any
 from fairburst.policy.entitlement import entitlements
 from fairburst.policy.model import Memory, RoundResult
 
 ENTITLED_STEP = 1.25  # an entitlement moves with the demand of all other queues; quota_plan.py writes only large differences
+ROOMY_PART = 0.25  # of each resource that is free where a quota above its queue's level takes nothing from others yet
 
 
 @dataclass(frozen=True, slots=True)
 class Entitlement:
-    """(N, K) amounts that quotas may admit, (N,) whether these exceed the level (`more`), and whether an armed burst bounds them."""
+    """(N, K) amounts that quotas may admit, (N,) whether these exceed the level (`more`), and whether an armed burst bounds them.
+
+    roomy: no armed burst relies on the free room, which is so large that sinking levels are no hurry.
+    """
 
     amounts: FloatArray
     more: BoolArray
     bound_by_burst: bool
+    roomy: bool = False
 
 
 class DecisionChanges:
@@ -46,10 +51,12 @@ class DecisionChanges:
 
     def touch(self, round_: RoundContext) -> Entitlement:
         """Touch all spaces of the namespaces whose rows differ; return the amounts that quotas may admit, after an error the levels."""
-        amounts, bound = round_.result.level, False
+        amounts, bound, roomy, snapshot = round_.result.level, False, False, round_.snapshot
         with self._contained.object("entitle", ""):
-            amounts, bound = entitlements(round_.result, round_.snapshot, round_.memory)
-        entitled, self._amounts = Entitlement(amounts, row_any(amounts > round_.result.level), bound), amounts
+            amounts, bound = entitlements(round_.result, snapshot, round_.memory)
+            free = snapshot.live_capacity - column_sum(by_resource(snapshot.usage))
+            roomy = not bound and bool(np.all(free >= ROOMY_PART * snapshot.live_capacity))
+        entitled, self._amounts = Entitlement(amounts, row_any(amounts > round_.result.level), bound, roomy), amounts
         governing = round_.queue_set.governing
         rows = self._differing(round_.result, round_.memory, entitled)
         differing = {governing[row].space for row in np.flatnonzero(rows).tolist()} | self._divided_anew(round_)

@@ -97,10 +97,11 @@ class QuotaRounds:
                 item.bound_by_burst = entitlement.bound_by_burst
 
     def plan(
-        self, round_: RoundContext, managed: ManagedNamespaces, items: Sequence[ManagedNamespace], plan: RoundPlan
+        self, round_: RoundContext, managed: ManagedNamespaces, items: Sequence[ManagedNamespace], plan: RoundPlan, *, roomy: bool
     ) -> dict[int, Mapping[str, float]]:
         """Add the quota writes of the touched namespaces to the plan, and the quotas of parts and lanes to delete.
 
+        `roomy`: sinking levels are no hurry (`Entitlement`).
         Return by row, and by resource, how much an entitlement may sink before a quota is too large (`QuotaPlanner.margins`).
         """
         found, quotas = dict[str, list[QuotaTarget]](), round_.view.quotas
@@ -113,7 +114,7 @@ class QuotaRounds:
                     for target in self._targets(round_, item, usage, plan)
                 ]
         targets = [target for of_item in found.values() for target in of_item]
-        plan.quota_writes, dues = self.planner.plan(targets, quotas, round_.now)
+        plan.quota_writes, dues = self.planner.plan(targets, quotas, round_.now, roomy=roomy)
         for namespace, due in dues.items():
             self._look(namespace, due, round_.now)
         kept = round_.queue_set.left_as_is | {namespace_of(space) for space in self._contained.problems}
