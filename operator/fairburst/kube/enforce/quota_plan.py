@@ -23,6 +23,7 @@ from fairburst.kube.enforce.quota_scope import SCOPES, Scope
 from fairburst.kube.enforce.quota_worth import ENTITLED_FACTOR, permits_twice, same_amount, usable_part, worth_lowering, worth_raising
 from fairburst.kube.enforce.slack import FIRST_PODS
 from fairburst.kube.names import OUR_QUOTAS, POOL_LABEL, QUOTA_NAME
+from fairburst.kube.usage.pod_counts import pods_in
 from fairburst.quantity import format_quantity, parse_quantity
 
 QuotaKey = tuple[str, str]  # namespace, name
@@ -246,7 +247,7 @@ class QuotaPlanner:
         edited = (
             rescope
             or stale
-            or pods_permitted(quota) != target.pods
+            or _pods_matter(pods_permitted(quota), target, want)
             or set(have) != set(want)
             or pool_of(quota) != self._pool
             or bool(quota.metadata.owner_references)
@@ -359,6 +360,13 @@ def quota_body(write: QuotaWrite, pool: str) -> dict[str, Any]:
 
 def _pods_hard(target: QuotaTarget) -> dict[str, str]:
     return {} if target.pods is None else {PODS_KEY: str(target.pods)}
+
+
+def _pods_matter(permitted: int | None, target: QuotaTarget, want: Mapping[str, float]) -> bool:
+    """Return whether another limit on pods is worth a write. A higher one is if this limit stops pods before the amounts `want` do."""
+    if permitted is None or target.pods is None or target.pods <= permitted:
+        return permitted != target.pods
+    return permitted < min(target.pods, max(pods_in(want, target.unit), target.counted_pods + 2))
 
 
 def pods_permitted(quota: ResourceQuota) -> int | None:

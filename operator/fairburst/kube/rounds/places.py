@@ -16,6 +16,9 @@ from fairburst.policy.slots import slot_limits
 
 FLOOR_PODS = 10  # of a managed namespace without a queue
 LOWERED_PART = 0.9  # a limit that must sink is lowered to this part, so that it does not sink in every round
+# Of all places, taken by pods of any kind: up to here a limit that is too large takes none from others, and stays. The other half is not
+# filled within a round.
+ROOMY_PART = 0.5
 
 
 class Places:
@@ -38,7 +41,8 @@ class Places:
         limits = slot_limits(max(total, 0.0), self._shares(round_, promises_changed), weight, wanted)
         if len(self._given) < len(round_.rows):
             self._recall(round_, managed)
-        self._keep(round_.rows, limits, wanted, round_.touched)
+        roomy = len(round_.view.stored_pods) <= ROOMY_PART * total
+        self._keep(round_.rows, limits, wanted, round_.touched, roomy=roomy)
         for item in managed.of(round_.touched):
             item.slots = FLOOR_PODS if item.row is None else self._given[item.namespace]
 
@@ -49,11 +53,14 @@ class Places:
             if limit > 0:  # one of zero, written by someone else, would refuse the bare pods that show a demand
                 self._given[item.namespace] = limit
 
-    def _keep(self, rows: Mapping[str, int], limits: FloatArray, wanted: FloatArray, touched: set[str]) -> None:
-        """Change the limits that are too small or too large; the others stay, so that an unchanged cluster gets no writes."""
+    def _keep(self, rows: Mapping[str, int], limits: FloatArray, wanted: FloatArray, touched: set[str], *, roomy: bool) -> None:
+        """Change the limits that are too small, and where nodes are not `roomy` those that are too large.
+
+        The others stay, so that an unchanged cluster gets no writes.
+        """
         former = self._given
         given = np.array([former.get(namespace, -1) for namespace in rows], dtype=float)
-        stays = (given <= limits) & (given >= np.minimum(wanted, limits))
+        stays = ((given <= limits) | roomy) & (given >= np.minimum(wanted, limits))
         lowered = np.maximum(np.minimum(wanted, limits), np.floor(LOWERED_PART * limits))
         fresh = np.where(stays, given, np.where(given > limits, lowered, limits))
         self._given = {namespace: int(most) for namespace, most in zip(rows, fresh.tolist(), strict=True)}
