@@ -22,8 +22,8 @@ def target(
     return QuotaTarget(namespace, {"cpu": cpu}, {"cpu": unit}, {"cpu": counted}, latency, slack=slack)
 
 
-def stored(cpu: str, namespace: str = "batch", **more: Any) -> ResourceQuota:
-    return quota(namespace, {"requests.cpu": cpu}, **more)
+def stored(cpu: str, namespace: str = "batch", pods: int | None = None, **more: Any) -> ResourceQuota:
+    return quota(namespace, {"requests.cpu": cpu} | ({} if pods is None else {"pods": str(pods)}), **more)
 
 
 def plan(targets: list[QuotaTarget], quotas: list[ResourceQuota], now: float = 100.0, planner: QuotaPlanner | None = None) -> Any:
@@ -355,3 +355,20 @@ def test_an_entitlement_changed_by_hand_is_put_back_at_once() -> None:
     assert plan([entitled(4.0, 30.0)], [stored("30")], 102.0, planner)[0] == []
     (write,), _ = plan([entitled(4.0, 30.0)], [stored("45")], 104.0, planner)
     assert write.hard == {"requests.cpu": "30"}
+
+
+@pytest.mark.parametrize(
+    ("pods", "unit", "counted", "written"),
+    [
+        pytest.param(100, 1.0, 0, False, id="a higher one, where the amounts admit fewer pods than the present one"),
+        pytest.param(100, 0.1, 0, True, id="a higher one for smaller pods"),
+        pytest.param(100, 1.0, 19, True, id="a higher one, where the present one is nearly reached by pods of several sizes"),
+        pytest.param(100, 0.0, 0, True, id="a higher one for pods that request nothing"),
+        pytest.param(19, 1.0, 0, True, id="a lower one"),
+    ],
+)
+def test_which_limits_on_pods_are_worth_a_write(pods: int, unit: float, counted: int, *, written: bool) -> None:
+    """Of a quota of nine cores and twenty pods."""
+    one = replace(target(9.0, unit=unit, slack=0.0), pods=pods, counted_pods=counted)
+    writes, _ = plan([one], [stored("9", pods=20)])
+    assert [write.hard["pods"] for write in writes] == ([str(pods)] if written else [])

@@ -7,7 +7,7 @@ import pytest
 from fairburst.kube.enforce.quota_plan import ENTITLED_SECONDS, amounts
 from fairburst.kube.rounds.view import RoundPlan
 from tests.support.busy_queues import run
-from tests.support.objects import World, job
+from tests.support.objects import World, job, node, pod, requesting
 
 TQ = "ThroughputQueue"
 QUEUES = 60
@@ -20,6 +20,21 @@ def idle(**spec: object) -> World:
         world.queue(TQ, f"q{number}", spec=dict(spec))
     world.settle(10.0)
     return world
+
+
+def with_places(each: int) -> World:
+    """Return idle queues on nodes that hold so many pods for each of them."""
+    world = World(nodes=0)
+    for number in range(2):
+        world.nodes["", f"node-{number}"] = node(f"node-{number}", cpu="32", memory="64Gi", pods=str(each * QUEUES // 2))
+    for number in range(QUEUES):
+        world.queue(TQ, f"q{number}")
+    world.settle(10.0)
+    return world
+
+
+def pods(world: World, number: int) -> int:
+    return int(world.hard(f"q{number}")["pods"])
 
 
 def work_comes(world: World, first: int = 0, queues: int = QUEUES) -> list[RoundPlan]:
@@ -63,6 +78,23 @@ def test_a_quota_is_lowered_after_a_minute_although_room_is_left() -> None:
     assert cores(world, 0) > 30.0
     world.settle(ENTITLED_SECONDS)
     assert cores(world, 0) < 6.0
+
+
+def test_limits_on_pods_stay_while_most_of_many_places_are_free() -> None:
+    world = with_places(30)
+    assert written(work_comes(world)) <= QUEUES  # seen: 43; 975 where each limit that must sink sinks at once
+    assert sum(pods(world, number) for number in range(QUEUES)) > 1.2 * 30 * QUEUES
+    for number in range(401):
+        world.put(pod("q0", f"empty-{number}", requesting("0", "0"), node="node-0", phase="Running"))
+    world.settle(3.0)
+    assert sum(pods(world, number) for number in range(QUEUES)) <= 30 * QUEUES
+
+
+def test_of_few_places_no_more_are_given_than_there_are() -> None:
+    """Within a round they could be filled, also those that are reserved for a burst."""
+    world = with_places(12)
+    work_comes(world)
+    assert sum(pods(world, number) for number in range(QUEUES)) <= 12 * QUEUES
 
 
 @pytest.mark.parametrize("edit", [{"limits": {"cpu": "4"}}, {"suspended": True}])

@@ -366,7 +366,8 @@ def _pods_matter(permitted: int | None, target: QuotaTarget, want: Mapping[str, 
     """Return whether another limit on pods is worth a write. A higher one is if this limit stops pods before the amounts `want` do."""
     if permitted is None or target.pods is None or target.pods <= permitted:
         return permitted != target.pods
-    return permitted < min(target.pods, max(pods_in(want, target.unit), target.counted_pods + 2))
+    sized = any(size > 0 for size in target.unit.values())
+    return permitted < (max(pods_in(want, target.unit), target.counted_pods + 2) if sized else target.pods)
 
 
 def pods_permitted(quota: ResourceQuota) -> int | None:

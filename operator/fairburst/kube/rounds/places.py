@@ -12,13 +12,15 @@ from fairburst.kube.rounds.managed import ManagedNamespaces, burst_rate
 from fairburst.kube.rounds.view import RoundContext
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.model import GuaranteeClass, RoundResult
-from fairburst.policy.slots import slot_limits
+from fairburst.policy.slots import RESERVED_PART, slot_limits
 
 FLOOR_PODS = 10  # of a managed namespace without a queue
 LOWERED_PART = 0.9  # a limit that must sink is lowered to this part, so that it does not sink in every round
-# Of all places, taken by pods of any kind: up to here a limit that is too large takes none from others, and stays. The other half is not
-# filled within a round.
+# Of the places that are not reserved for bursts. Until pods of any kind take so many, a limit that is too large takes none from others and
+# stays: an API server does not create the rest, at least `MOST_AT_ONCE` pods, between two rounds.
 ROOMY_PART = 0.5
+MOST_AT_ONCE = 500
+
 
 
 class Places:
@@ -38,11 +40,12 @@ class Places:
                 item.slots = None if math.isinf(total) else FLOOR_PODS
             return
         weight = np.array([spec.weight for spec in round_.snapshot.queues])
-        limits = slot_limits(max(total, 0.0), self._shares(round_, promises_changed), weight, wanted)
+        shares = self._shares(round_, promises_changed)
+        limits = slot_limits(max(total, 0.0), shares, weight, wanted)
         if len(self._given) < len(round_.rows):
             self._recall(round_, managed)
-        roomy = len(round_.view.stored_pods) <= ROOMY_PART * total
-        self._keep(round_.rows, limits, wanted, round_.touched, roomy=roomy)
+        most = ROOMY_PART * total * (1.0 - min(float(shares.sum()), RESERVED_PART)) - MOST_AT_ONCE
+        self._keep(round_.rows, limits, wanted, round_.touched, roomy=len(round_.view.stored_pods) <= most)
         for item in managed.of(round_.touched):
             item.slots = FLOOR_PODS if item.row is None else self._given[item.namespace]
 
