@@ -22,7 +22,6 @@ ROOMY_PART = 0.5
 MOST_AT_ONCE = 500
 
 
-
 class Places:
     """Keeps the limits by namespace. A limit stays while it is neither too small for its queue nor too large for others."""
 
