@@ -101,11 +101,7 @@ async def give_quotas(client: ApiClient, work: Workload) -> None:
     hard = {"requests.cpu": f"{work.capacity.cpu:g}", "requests.memory": f"{work.capacity.memory:.0f}"}
     body = {"metadata": {"name": "plain"}, "spec": {"hard": hard}}
     await each([client.create(f"/api/v1/namespaces/{name}/resourcequotas", body) for name in work.queues])
-    deadline = time.monotonic() + 180
-    while not all((one.get("status") or {}).get("hard") for one in (await client.get_json("/api/v1/resourcequotas"))["items"]):
-        if time.monotonic() > deadline:
-            raise SystemExit("after 180 s a ResourceQuota has no status")
-        await asyncio.sleep(0.5)
+    await _all_have(client, "hard", "/api/v1/resourcequotas")
 
 
 async def warm(client: ApiClient, namespace: str) -> None:
@@ -199,15 +195,20 @@ async def declare(client: ApiClient, work: Workload, mode: str) -> None:
         body = {"apiVersion": "fairburst.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
         bodies.append(client.create(f"/apis/fairburst.dev/v1alpha1/namespaces/{name}/{plural}", body))
     await each(bodies)
+    await _all_have(client, "class", *(f"/apis/fairburst.dev/v1alpha1/{plural}" for plural in ("latencyqueues", "throughputqueues")))
+    await asyncio.sleep(2.0)
+
+
+async def _all_have(client: ApiClient, name: str, *paths: str) -> None:
+    """Wait until each object of these lists has the field in its status."""
     deadline = time.monotonic() + 180
     while True:
-        lists = [await client.get_json(f"/apis/fairburst.dev/v1alpha1/{plural}") for plural in ("latencyqueues", "throughputqueues")]
-        statuses = [item.get("status") or {} for each in lists for item in each["items"]]
-        if all(status.get("class") for status in statuses):
-            await asyncio.sleep(2.0)
+        lists = [await client.get_json(path) for path in paths]
+        without = sum(not (item.get("status") or {}).get(name) for one in lists for item in one["items"])
+        if not without:
             return
         if time.monotonic() > deadline:
-            raise SystemExit(f"after 180 s {sum(not status.get('class') for status in statuses)} queues have no class")
+            raise SystemExit(f"after 180 s {without} of {', '.join(paths)} have no {name}")
         await asyncio.sleep(0.5)
 
 

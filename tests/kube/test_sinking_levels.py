@@ -14,19 +14,12 @@ QUEUES = 60
 PLACES = 2 * 32
 
 
-def idle(**spec: object) -> World:
+def idle(places: int | None = None) -> World:
+    """Return idle queues on nodes that hold so many pods for each of them, or any number."""
     world = World()
-    for number in range(QUEUES):
-        world.queue(TQ, f"q{number}", spec=dict(spec))
-    world.settle(10.0)
-    return world
-
-
-def with_places(each: int) -> World:
-    """Return idle queues on nodes that hold so many pods for each of them."""
-    world = World(nodes=0)
-    for number in range(2):
-        world.nodes["", f"node-{number}"] = node(f"node-{number}", cpu="32", memory="64Gi", pods=str(each * QUEUES // 2))
+    if places is not None:
+        for key, one in world.nodes.items():
+            world.nodes[key] = node(one.metadata.name, cpu="32", memory="64Gi", pods=str(places * QUEUES // 2))
     for number in range(QUEUES):
         world.queue(TQ, f"q{number}")
     world.settle(10.0)
@@ -37,10 +30,10 @@ def pods(world: World, number: int) -> int:
     return int(world.hard(f"q{number}")["pods"])
 
 
-def work_comes(world: World, first: int = 0, queues: int = QUEUES) -> list[RoundPlan]:
+def work_comes(world: World, queues: int = QUEUES) -> list[RoundPlan]:
     """A Job of a hundred pods comes to one queue after the other, two in a second. None of their pods is created yet."""
     plans = list[RoundPlan]()
-    for number in range(first, first + queues):
+    for number in range(queues):
         world.controller("Job", None, job(f"q{number}", f"q{number}-job", 100))
         world.after(0.5)
         plans.append(world.round())
@@ -81,7 +74,7 @@ def test_a_quota_is_lowered_after_a_minute_although_room_is_left() -> None:
 
 
 def test_limits_on_pods_stay_while_most_of_many_places_are_free() -> None:
-    world = with_places(30)
+    world = idle(30)
     assert written(work_comes(world)) <= QUEUES  # seen: 43; 975 where each limit that must sink sinks at once
     assert sum(pods(world, number) for number in range(QUEUES)) > 1.2 * 30 * QUEUES
     for number in range(401):
@@ -92,7 +85,7 @@ def test_limits_on_pods_stay_while_most_of_many_places_are_free() -> None:
 
 def test_of_few_places_no_more_are_given_than_there_are() -> None:
     """Within a round they could be filled, also those that are reserved for a burst."""
-    world = with_places(12)
+    world = idle(12)
     work_comes(world)
     assert sum(pods(world, number) for number in range(QUEUES)) <= 12 * QUEUES
 

@@ -35,15 +35,21 @@ def slot_limits(total: float, promised: FloatArray, weight: FloatArray, wanted: 
     Weighted max-min fairness over `wanted`, where each queue counts with at least a part of its fair share; the rest is divided by weight,
     so that a queue may grow before the next round. O(N log N).
     """
-    reserved = total * promised
-    most = RESERVED_PART * total
-    if reserved.sum() > most:
-        reserved *= most / reserved.sum()
+    reserved = reserved_places(total, promised)
     free, parts = total - reserved.sum(), weight / weight.sum()
     need = np.maximum(wanted - reserved, KEPT_PART * free * parts)
     filled = _max_min(free, need, parts)
     limits: FloatArray = np.floor(reserved + filled + max(free - filled.sum(), 0.0) * parts + TOLERANCE)
     return limits
+
+
+def reserved_places(total: float, promised: FloatArray) -> FloatArray:
+    """(N,) places that hard queues keep for their bursts; arguments as in `slot_limits`."""
+    reserved: FloatArray = total * promised
+    most = RESERVED_PART * total
+    if reserved.sum() > most:
+        reserved *= most / reserved.sum()
+    return reserved
 
 
 def _max_min(capacity: float, need: FloatArray, parts: FloatArray) -> FloatArray:

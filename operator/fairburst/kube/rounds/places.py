@@ -12,7 +12,7 @@ from fairburst.kube.rounds.managed import ManagedNamespaces, burst_rate
 from fairburst.kube.rounds.view import RoundContext
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.model import GuaranteeClass, RoundResult
-from fairburst.policy.slots import RESERVED_PART, slot_limits
+from fairburst.policy.slots import reserved_places, slot_limits
 
 FLOOR_PODS = 10  # of a managed namespace without a queue
 LOWERED_PART = 0.9  # a limit that must sink is lowered to this part, so that it does not sink in every round
@@ -39,11 +39,11 @@ class Places:
                 item.slots = None if math.isinf(total) else FLOOR_PODS
             return
         weight = np.array([spec.weight for spec in round_.snapshot.queues])
-        shares = self._shares(round_, promises_changed)
-        limits = slot_limits(max(total, 0.0), shares, weight, wanted)
+        total, shares = max(total, 0.0), self._shares(round_, promises_changed)
+        limits = slot_limits(total, shares, weight, wanted)
         if len(self._given) < len(round_.rows):
             self._recall(round_, managed)
-        most = ROOMY_PART * total * (1.0 - min(float(shares.sum()), RESERVED_PART)) - MOST_AT_ONCE
+        most = ROOMY_PART * (total - float(reserved_places(total, shares).sum())) - MOST_AT_ONCE
         self._keep(round_.rows, limits, wanted, round_.touched, roomy=len(round_.view.stored_pods) <= most)
         for item in managed.of(round_.touched):
             item.slots = FLOOR_PODS if item.row is None else self._given[item.namespace]
