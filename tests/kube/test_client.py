@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import ssl
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from e2e.certificates import write_certificates
 from fairburst.kube.api import auth
 from fairburst.kube.api.auth import Credentials, from_kubeconfig, from_service_account
 from fairburst.kube.api.client import ApiClient, RateLimiter
@@ -336,6 +338,33 @@ def test_lines_of_a_stream_are_the_same_however_they_are_cut(lines: list[bytes],
             return [line async for line in client.stream("/x")]
 
     assert asyncio.run(play()) == lines
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+async def test_lines_that_follow_each_other_closely_are_read_together_and_the_first_one_at_once(encrypted: bool, tmp_path: Path) -> None:
+    tls = None
+    if encrypted:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(write_certificates(tmp_path) / "tls.crt", tmp_path / "tls.key")
+
+    first = asyncio.Event()
+
+    async def send(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"0\n")
+        await first.wait()
+        for line in (b"1\n", b"2\n", b"3\n"):
+            await response.write(line)
+            await asyncio.sleep(0.02)
+        return response
+
+    lists = []
+    async with Server(send, tls) as url, ApiClient(Credentials(url, insecure=True)) as client:
+        async for lines in client.stream_batches("/x", apart_seconds=1.0):
+            lists.append(lines)
+            first.set()
+    assert lists == [[b"0"], [b"1", b"2", b"3"]]
 
 
 async def test_a_line_of_several_megabytes_arrives_whole() -> None:

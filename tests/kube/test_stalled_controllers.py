@@ -67,6 +67,22 @@ def test_what_a_controller_does_not_create_is_no_demand_after_a_while_and_others
     assert level(world, "other") == 16
 
 
+@pytest.mark.parametrize("starts_are_noted", [True, False])
+def test_a_job_that_its_controller_has_not_come_to_is_woken_only_if_no_job_shows_when_it_was_first_processed(
+    starts_are_noted: bool,
+) -> None:
+    world = site()
+    for where in ("stuck", "other") if not starts_are_noted else ("stuck",):
+        world.controller("Job", work(where), msgspec.structs.replace(work(where), status=JobStatus()))
+    woken, until = set[str](), world.now + LONG
+    while world.now < until:
+        plan = world.round()
+        woken |= {owner.namespace for owner in plan.resyncs}
+        create(world, "other")
+        world.after_due(plan)
+    assert ("stuck" in woken) is not starts_are_noted
+
+
 def test_in_gate_mode_what_a_job_would_use_that_its_controller_has_not_come_to_is_lent_until_it_has() -> None:
     """Of a thousand queues in Gate mode whose Jobs came at once, three hundred had pods after two minutes. The others kept two thirds
     of the cluster idle meanwhile.

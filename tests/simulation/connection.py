@@ -253,6 +253,19 @@ class Stream:
                 return
 
 
+class _Connection:
+    """The part of `aiohttp.connector.Connection` that `ApiClient` uses. What is left unread waits in the `Stream`."""
+
+    def __init__(self) -> None:
+        self.transport = self
+
+    def pause_reading(self) -> None:
+        """Nothing to do: only `iter_any` reads."""
+
+    def resume_reading(self) -> None:
+        """Nothing to do."""
+
+
 @dataclass
 class _Response:
     """The part of `aiohttp.ClientResponse` that `ApiClient` uses."""
@@ -261,6 +274,7 @@ class _Response:
     content: Stream | None
     reason: str = "as simulated"
     headers: dict[str, str] = field(default_factory=dict)
+    connection: _Connection = field(default_factory=_Connection)
 
     def __post_init__(self) -> None:
         self.status = self.answer.status

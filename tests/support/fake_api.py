@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
@@ -334,18 +335,18 @@ class FakeApi:
 
 
 class Server:
-    """A server that answers every request by one handler."""
+    """A server that answers every request by one handler, over TLS if it is given a context."""
 
-    def __init__(self, handler: Handler) -> None:
-        self._handler = handler
+    def __init__(self, handler: Handler, tls: ssl.SSLContext | None = None) -> None:
+        self._handler, self._tls = handler, tls
 
     async def __aenter__(self) -> str:
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._handler)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls).start()
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._runner.addresses[0][1]}"
 
     async def __aexit__(self, *_: object) -> None:
         await self._runner.cleanup()

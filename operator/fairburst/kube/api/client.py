@@ -168,9 +168,14 @@ class ApiClient:
                 yield line
 
     async def stream_batches(
-        self, path: str, params: Params | None = None, *, inactivity_seconds: float = INACTIVITY_TIMEOUT_SECONDS
+        self,
+        path: str,
+        params: Params | None = None,
+        *,
+        inactivity_seconds: float = INACTIVITY_TIMEOUT_SECONDS,
+        apart_seconds: float = 0.0,
     ) -> AsyncIterator[list[bytes]]:
-        """Yield the lines of a watch, in lists of all lines that are buffered at each wake-up.
+        """Yield the lines of a watch, in lists of all lines that are buffered at each wake-up, at least `apart_seconds` apart.
 
         An incomplete line is kept until its end arrives, at any length. The iteration ends when the server ends the response normally.
 
@@ -187,6 +192,7 @@ class ApiClient:
             pending: list[bytes] = []
             with _translated("GET", path, late=(SILENT, f"nothing heard for {inactivity_seconds:g} s")):
                 async for chunk in response.content.iter_any():
+                    read_at = time.monotonic()
                     head, newline, tail = chunk.rpartition(b"\n")
                     if not newline:
                         pending.append(chunk)
@@ -194,6 +200,7 @@ class ApiClient:
                     lines = [line for line in b"".join([*pending, head]).split(b"\n") if line]
                     pending = [tail] if tail else []
                     yield lines
+                    await _gather(response, read_at + apart_seconds - time.monotonic())
 
     async def _write(self, method: str, path: str, obj: object, content_type: str, params: Params | None) -> JsonObject:
         if self.retries is None:
@@ -309,6 +316,18 @@ class ApiClient:
         reason = (status.reason if status else "") or response.reason or "Unknown"
         message = status.message if status else body[:500].decode("utf-8", "replace").strip()
         raise api_error(response.status, reason, f"{method} {path}: {message}", retry_after)
+
+
+async def _gather(response: aiohttp.ClientResponse, seconds: float) -> None:
+    """Leave what arrives within the next `seconds` unread, so that it is decrypted, parsed and handled together afterwards."""
+    transport = None if response.connection is None else response.connection.transport
+    if transport is None or seconds <= 0:
+        return
+    transport.pause_reading()
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        transport.resume_reading()
 
 
 def _abrupt_socket(address: aiohttp.AddrInfoType) -> socket.socket:

@@ -1,15 +1,15 @@
 """Resync controllers that a quota has blocked. A Job that a quota refused retries only after 1 to 60 s, a ReplicaSet after up to 1,000 s.
 
-Any change of an object makes its controller try again within a second, so a controller that lacks pods although its quota has room gets
-an annotation, once. A Job that has not been processed yet is still in its workers' queue and is left alone. The objects of other kinds do
-not show that: one that was never refused is left alone the longer, the more controllers lack pods. A further annotation follows when its
-quota has changed, and ever more rarely if that does not help. While its quota stays the same, the API server would mostly refuse its pods
-again. The next annotation then follows only after `FIRST_RETRY_SECONDS` and ever longer times, in case the API server's own view of the
-quota was behind.
+Any change of an object makes its controller try again within a second, so a controller that lacks pods although its quota has room gets an
+annotation, once. A Job that has not been processed yet is still in its workers' queue and is left alone: for as long as that takes if the
+Job controller notes when it first processes a Job, as Kubernetes' own does. The objects of other kinds do not show that: one that was never
+refused is left alone the longer, the more controllers lack pods. A further annotation follows when its quota has changed, and ever more
+rarely if that does not help. While its quota stays the same, the API server would mostly refuse its pods again. The next annotation then
+follows only after `FIRST_RETRY_SECONDS` and ever longer times, in case the API server's own view of the quota was behind.
 
 A controller that creates no pod although its quota has room and it was resynced several times is stalled: it waits after failures of its
-pods, up to ten minutes, or the API server refuses them for another reason than a quota. It is stalled until its number of pods changes. In
-Gate mode, a Job that has not been processed for a while is stalled until it is.
+pods, up to ten minutes, or the API server refuses them for another reason than a quota. It is stalled until its number of pods changes. A
+Job that has not been processed for a while, which is shorter in Gate mode, is stalled until it is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STALLED_ANNOTATION = "fairburst.dev/creates-no-pods"  # the number of pods that 
 GRACE_SECONDS = 3.0  # a controller tries again within a second of the end of one of its pods; on a busy cluster later
 SERVED_A_SECOND = 20.0  # controllers that have not been reached yet wait in their workers' queue; a resync lengthens it
 AWAITED_REACH_SECONDS = 10.0  # after which one that has not been processed yet is stalled in Gate mode: others use its part meanwhile
-UNREACHED_SECONDS = 60.0  # after which one that seems not to have been processed yet is treated like the others
+UNREACHED_SECONDS = 60.0  # after which one that seems not to have been processed yet is treated like the others, unless starts are noted
 FIRST_REPEAT_SECONDS = 2.0
 LAST_REPEAT_SECONDS = 60.0
 FIRST_RETRY_SECONDS = 10.0  # for the same cause
@@ -111,6 +111,7 @@ class ResyncPlanner:
         self._ready: dict[str, list[_Ready]] = {}
         self._queued_seconds = 0.0
         self._recalled: dict[str, int] = {}
+        self.notes_starts = False  # whether the Job controller is known to note when it first processes a Job
         self.refused = 0  # times that a controller lacked pods for which its quota had no room
 
     def plan(self, rooms: Mapping[str, Sequence[Room]], now: float) -> tuple[list[Owner], dict[str, float]]:
@@ -198,9 +199,12 @@ class ResyncPlanner:
         free = dict(room.free)
         for owner in sorted(room.lacking, key=lambda owner: (blocked[owner.uid].resynced_at, owner.uid)):
             state = blocked[owner.uid]
-            if not owner.reached and now < state.since + UNREACHED_SECONDS:
-                state.stalled |= room.gated and now >= state.since + AWAITED_REACH_SECONDS
-                due = min(due, state.since + (AWAITED_REACH_SECONDS if room.gated and not state.stalled else UNREACHED_SECONDS))
+            if not owner.reached and now < (woken_at := math.inf if self.notes_starts else state.since + UNREACHED_SECONDS):
+                lent_at = state.since + (
+                    AWAITED_REACH_SECONDS if room.gated else UNREACHED_SECONDS + STALLED_SECONDS + self._queued_seconds
+                )
+                state.stalled |= now >= lent_at
+                due = min(due, woken_at, math.inf if state.stalled else lent_at)
                 continue
             if not _take(free, owner):  # resync it at once when its quota grows, unless it was refused just now
                 self.refused += not state.refused

@@ -26,13 +26,14 @@ def completions_left(job: Job, pods: CountedPods) -> float:
     """Return how many pods of the Job have still to succeed. If it declares no number: infinity before the first success, and then its
     present pods, since the Job controller creates no more.
 
-    The Job controller counts ended pods up to a second late. Until then they are taken as succeeded: if one has failed, its successor is
-    wanted a second later. Indexes that have failed for good (`backoffLimitPerIndex`) get no successors.
+    The Job controller counts ended pods late: by a second, or by minutes where it is behind. Until then they are taken as succeeded: if one
+    has failed, its successor is wanted, and created, when it has been counted. While the status has more pods as active than there are, the
+    controller has not looked since these ended. Indexes that have failed for good (`backoffLimitPerIndex`) get no successors.
     """
-    succeeded, failed = _counted(job)
+    (succeeded, failed), live = _counted(job), pods.active - pods.terminating
     if job.spec.completions is None:
-        return pods.active - pods.terminating if succeeded else math.inf
-    uncounted = max(0, min(pods.lately, pods.ended - succeeded - failed))
+        return live if succeeded else math.inf
+    uncounted = max(0, min(pods.lately, pods.ended - succeeded - failed), job.status.active - live)
     return max(0, job.spec.completions - succeeded - uncounted - _indexes(job.status.failed_indexes))
 
 
