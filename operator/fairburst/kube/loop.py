@@ -34,6 +34,7 @@ UNREADY_AFTER = 3  # failed rounds in a row
 PAUSE_RATIO = 9.0  # pause after a round, as a multiple of its length: rounds take a tenth of a core at most
 CALM_PAUSE_RATIO = 19.0  # the same after a round without writes in which every queue is given what it wants: they take a twentieth
 LONGEST_PAUSE_SECONDS = 0.25  # bounds that pause after a long round, so that events do not wait longer
+LONGEST_CALM_PAUSE_SECONDS = 0.5
 CLOCK = time.time
 
 
@@ -173,16 +174,16 @@ class SchedulingLoop:
         self._urgent.clear()
         started = time.monotonic()
         since, self._first_event = min(self._first_event, started), math.inf
-        ratio = PAUSE_RATIO
+        ratio, longest = PAUSE_RATIO, LONGEST_PAUSE_SECONDS
         try:
             with uncollected():
                 plan = self._engine.round(self._view, CLOCK(), started)
             if not plan.written_namespaces() and _all_given(plan):
-                ratio = CALM_PAUSE_RATIO
+                ratio, longest = CALM_PAUSE_RATIO, LONGEST_CALM_PAUSE_SECONDS
         finally:  # a failed round has blocked the event loop as well
             planned = time.monotonic()
             self._rest_until = planned + min(planned - started, self._config.debounce_milliseconds / 2000)
-            self._paused_until = planned + min(ratio * (planned - started), LONGEST_PAUSE_SECONDS)
+            self._paused_until = planned + min(ratio * (planned - started), longest)
         plan.since = since
         ok = await self._send(plan)
         self._observe(plan, started, planned, ok=ok)
