@@ -28,12 +28,13 @@ def completions_left(job: Job, pods: CountedPods) -> float:
 
     The Job controller counts ended pods late: by a second, or by minutes where it is behind. Until then they are taken as succeeded: if one
     has failed, its successor is wanted, and created, when it has been counted. While the status has more pods as active than there are, the
-    controller has not looked since these ended. Indexes that have failed for good (`backoffLimitPerIndex`) get no successors.
+    controller has not looked since these ended; or they are new, and not in the index yet, which has then seen no end. Indexes that have
+    failed for good (`backoffLimitPerIndex`) get no successors.
     """
     (succeeded, failed), live = _counted(job), pods.active - pods.terminating
     if job.spec.completions is None:
         return live if succeeded else math.inf
-    uncounted = max(0, min(pods.lately, pods.ended - succeeded - failed), job.status.active - live)
+    uncounted = max(0, min(max(pods.lately, job.status.active - live), pods.ended - succeeded - failed))
     return max(0, job.spec.completions - succeeded - uncounted - _indexes(job.status.failed_indexes))
 
 
