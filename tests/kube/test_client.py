@@ -367,6 +367,19 @@ async def test_lines_that_follow_each_other_closely_are_read_together_and_the_fi
     assert lists == [[b"0"], [b"1", b"2", b"3"]]
 
 
+async def test_where_very_much_comes_nothing_waits_to_be_read_together() -> None:
+    body = b"".join(b"%08d" % number + b"x" * 4000 + b"\n" for number in range(1000))
+
+    async def send(_: web.Request) -> web.Response:
+        return web.Response(body=body)
+
+    begun = time.monotonic()
+    async with Server(send) as url, ApiClient(Credentials(url)) as client:
+        found = [line async for lines in client.stream_batches("/x", apart_seconds=2.0) for line in lines]
+    assert b"".join(line + b"\n" for line in found) == body
+    assert time.monotonic() - begun < 10.0, "with a pause after each of its parts, of 64 to 256 KiB, it would take more than 30 s"
+
+
 async def test_a_line_of_several_megabytes_arrives_whole() -> None:
     line = b'{"x":"' + b"y" * 5_000_000 + b'"}'
 

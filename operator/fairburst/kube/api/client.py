@@ -29,6 +29,7 @@ CONNECT_TIMEOUT_SECONDS = 10.0
 INACTIVITY_TIMEOUT_SECONDS = 70.0
 SILENT = "Silent"  # reason of the error of a watch on which nothing arrived for so long
 CONNECTIONS = 64
+MUCH_BYTES = 16 * 1024  # read from a watch at once: then its events come so fast that none is read on its own
 
 JsonObject = dict[str, Any]
 Params = Mapping[str, str]
@@ -175,7 +176,8 @@ class ApiClient:
         inactivity_seconds: float = INACTIVITY_TIMEOUT_SECONDS,
         apart_seconds: float = 0.0,
     ) -> AsyncIterator[list[bytes]]:
-        """Yield the lines of a watch, in lists of all lines that are buffered at each wake-up, at least `apart_seconds` apart.
+        """Yield the lines of a watch, in lists of all lines that are buffered at each wake-up, at least `apart_seconds` apart unless much
+        comes.
 
         An incomplete line is kept until its end arrives, at any length. The iteration ends when the server ends the response normally.
 
@@ -200,7 +202,8 @@ class ApiClient:
                     lines = [line for line in b"".join([*pending, head]).split(b"\n") if line]
                     pending = [tail] if tail else []
                     yield lines
-                    await _gather(response, read_at + apart_seconds - time.monotonic())
+                    if len(chunk) < MUCH_BYTES:
+                        await _gather(response, read_at + apart_seconds - time.monotonic())
 
     async def _write(self, method: str, path: str, obj: object, content_type: str, params: Params | None) -> JsonObject:
         if self.retries is None:

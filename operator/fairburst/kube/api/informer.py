@@ -40,7 +40,7 @@ Key = tuple[str, str]
 PAGE_SIZE = 500
 # The server ends each watch after this time, at random so that not all of them end at once (client-go: 5 to 10 minutes).
 WATCH_SECONDS = (240, 480)
-# Least time between two reads of a watch. Reading an event on its own costs as much as handling it.
+# Least time between two reads of a watch that brings little. To read an event on its own costs as much as to handle it.
 APART_SECONDS = 0.02
 BACKOFF_SECONDS = (0.5, 10.0)
 # A watch that ends sooner than this without an event or a bookmark counts as a failure.
