@@ -199,12 +199,8 @@ class ResyncPlanner:
         free = dict(room.free)
         for owner in sorted(room.lacking, key=lambda owner: (blocked[owner.uid].resynced_at, owner.uid)):
             state = blocked[owner.uid]
-            if not owner.reached and now < (woken_at := math.inf if self.notes_starts else state.since + UNREACHED_SECONDS):
-                lent_at = state.since + (
-                    AWAITED_REACH_SECONDS if room.gated else UNREACHED_SECONDS + STALLED_SECONDS + self._queued_seconds
-                )
-                state.stalled |= now >= lent_at
-                due = min(due, woken_at, math.inf if state.stalled else lent_at)
+            if not owner.reached and (again := self._await_reach(state, room, now)) is not None:
+                due = min(due, again)
                 continue
             if not _take(free, owner):  # resync it at once when its quota grows, unless it was refused just now
                 self.refused += not state.refused
@@ -223,6 +219,15 @@ class ResyncPlanner:
             else:
                 due = min(due, early)
         return chosen, due
+
+    def _await_reach(self, state: _Blocked, room: Room, now: float) -> float | None:
+        """Return when to look again at a controller that has not been processed yet; None: it is treated like the others from now on."""
+        woken_at = math.inf if self.notes_starts else state.since + UNREACHED_SECONDS
+        if now >= woken_at:
+            return None
+        patience = AWAITED_REACH_SECONDS if room.gated else UNREACHED_SECONDS + STALLED_SECONDS + self._queued_seconds
+        state.stalled |= now >= state.since + patience
+        return woken_at if state.stalled else min(woken_at, state.since + patience)
 
     @staticmethod
     def _note_resync(state: _Blocked, cause: Hashable, now: float) -> None:
