@@ -90,6 +90,32 @@ def test_a_write_that_was_lost_is_planned_again() -> None:
     assert world.plan().quota_writes, "nothing has changed, and the quota is still missing"
 
 
+def test_namespaces_with_many_jobs_are_read_the_less_often_the_more_there_are_and_others_at_once() -> None:
+    """Thirty queues with five hundred unfinished Jobs each: a round read all of them, for a fifth of a second, and the next one again."""
+    world, crowded = World(), ("a", "b", "c")
+    for name in (*crowded, "small"):
+        world.queue(TQ, name)
+        for number in range(MANY_CONTROLLERS if name in crowded else 1):
+            world.controller("Job", None, job(name, f"job-{number}", 1))
+    world.settle()
+    world.after(10.0)
+
+    def read_with_one_more(name: str) -> set[str]:
+        """Which namespaces a round reads after each of them has got a Job."""
+        before = {space: len(world.engine.demands[space].desired_pods) for space in (*crowded, "small")}
+        for space in before:
+            world.controller("Job", None, job(space, name, 1))
+        world.round()
+        return {space for space, count in before.items() if len(world.engine.demands[space].desired_pods) > count}
+
+    pause = PAUSE_A_CONTROLLER * 3 * MANY_CONTROLLERS
+    assert read_with_one_more("first") == {*crowded, "small"}
+    world.after(0.9 * pause)
+    assert read_with_one_more("second") == {"small"}
+    world.after(0.2 * pause)
+    assert read_with_one_more("third") == {*crowded, "small"}
+
+
 def test_a_namespace_with_many_jobs_is_read_less_often_but_its_use_is_that_of_the_moment() -> None:
     """Otherwise every event of such a namespace would make the round of all others longer."""
     world, many = World(), 2 * MANY_CONTROLLERS

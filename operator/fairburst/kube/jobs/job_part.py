@@ -296,12 +296,13 @@ def _job(draft: _Draft, queue: str) -> Job:
     )
 
 
-def too_large(jobs: Iterable[Job], resources: tuple[str, ...], capacity: FloatArray) -> list[str]:
+def too_large(jobs: Sequence[Job], resources: tuple[str, ...], capacity: FloatArray) -> list[str]:
     """Return a sentence for each job whose request exceeds the whole pool, in order of name. `capacity` (K,) resource units."""
+    if not jobs:
+        return []
+    over = np.array([job.request for job in jobs]) > capacity * (1 + 1e-9)
     found = []
-    for job in sorted(jobs, key=lambda job: job.name):
-        over = np.flatnonzero(job.request > capacity * (1 + 1e-9))
-        if over.size:
-            at = int(over[0])
-            found.append(f"{job.name} asks for {job.request[at]:g} {resources[at]} at once, the pool has {capacity[at]:g}.")
+    for name, row in sorted((jobs[row].name, row) for row in np.flatnonzero(over.any(axis=1))):
+        at = int(np.argmax(over[row]))
+        found.append(f"{name} asks for {jobs[row].request[at]:g} {resources[at]} at once, the pool has {capacity[at]:g}.")
     return found

@@ -21,14 +21,14 @@ from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.workloads.job import earlier_ends
 from fairburst.policy.model import ClusterSnapshot, QueueKind
 
-MANY_CONTROLLERS = 1000
-PAUSE_A_CONTROLLER = 1e-4  # seconds: to read the work of a namespace takes about a tenth of its pause
+MANY_CONTROLLERS = 100
+PAUSE_A_CONTROLLER = 1e-4  # seconds: to read the work of such namespaces takes about a tenth of their pause
 
 
 class CoreInput:
     """Builds the `ClusterSnapshot` of each round.
 
-    The work of a namespace with many controllers is read less often, so that the rounds of all others are not longer for it. Its usage is
+    The work of namespaces with many controllers is read less often, so that the rounds of all others are not longer for it. Their usage is
     always that of the moment.
 
     Attributes
@@ -104,10 +104,9 @@ class CoreInput:
 
     def _note_reading(self, spaces: Collection[str], now: float) -> None:
         """Set when these spaces are read again at the earliest, and when those that have to wait are."""
-        for space in spaces:
-            controllers = len(self.demands.by_namespace[space].desired_pods)
-            if controllers >= MANY_CONTROLLERS:
-                self._read_again_at[space] = now + PAUSE_A_CONTROLLER * controllers
+        controllers = {space: len(self.demands.by_namespace[space].desired_pods) for space in spaces}
+        many = {space: count for space, count in controllers.items() if count >= MANY_CONTROLLERS}
+        self._read_again_at |= dict.fromkeys(many, now + PAUSE_A_CONTROLLER * sum(many.values()))
         self.due = min((self._read_again_at[space] for space in self._later), default=math.inf)
 
     def _read_nodes(self, view: ClusterView, changes: Changes, queues: GoverningQueues) -> Collection[str]:
