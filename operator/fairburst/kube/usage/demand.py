@@ -228,13 +228,8 @@ def _demanded(result: NamespaceDemand, desired: DesiredPods, elastic: Mapping[st
     return pods
 
 
-def _desired_pods(
-    former: DesiredPods | None, kind: WorkloadKind, controller: Any, stored: OwnerUsage, wanted: int, equal: EqualPods
-) -> DesiredPods:
-    """Return the pods that a controller wants, with the requests of its newest pod, or of its template while it has none: `former` if
-    nothing has changed."""
-    if former is not None and former.controller is controller and former.usage is stored and former.owner.wanted == wanted:
-        return former
+def _desired_pods(kind: WorkloadKind, controller: Any, stored: OwnerUsage, wanted: int, equal: EqualPods) -> DesiredPods:
+    """Return the pods that a controller wants, with the requests of its newest pod, or of its template while it has none."""
     metadata, template = controller.metadata, controller.spec.template
     requests: Mapping[str, float] = stored.newest_requests
     uncounted, ports = stored.newest_uncounted, stored.newest_ports
@@ -251,7 +246,8 @@ def _creating_pods(
     controllers: Controllers, owner_usage: Callable[[str], OwnerUsage], belongs: Callable[[PodTemplate], bool],
     former: Sequence[DesiredPods], equal: EqualPods,
 ) -> Iterator[tuple[bool, DesiredPods]]:  # fmt: skip
-    """Yield the pods of every controller that wants some of its own in the space. First: whether it is held."""
+    """Yield the pods of every controller that wants some of its own in the space: the `former` ones where it and its pods are the same.
+    First: whether it is held."""
     known = {desired.owner.uid: desired for desired in former}
     for kind in KINDS.values():
         if kind.name not in controllers.by_kind or kind.wanting is None or kind.wanted is None:
@@ -259,10 +255,10 @@ def _creating_pods(
         for controller in kind.wanting(controllers):
             if belongs(controller.spec.template):
                 uid = controller.metadata.uid
-                stored = owner_usage(uid)
-                wanted = kind.wanted(controller, stored)
-                held = kind.suspends and is_held(controller)
-                yield held, _desired_pods(known.get(uid), kind, controller, stored, wanted, equal)
+                stored, one = owner_usage(uid), known.get(uid)
+                if one is None or one.controller is not controller or one.usage is not stored:
+                    one = _desired_pods(kind, controller, stored, kind.wanted(controller, stored), equal)
+                yield kind.suspends and is_held(controller), one
 
 
 def _add_to_come(
