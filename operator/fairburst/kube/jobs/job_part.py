@@ -302,7 +302,7 @@ def too_large(jobs: Sequence[Job], resources: tuple[str, ...], capacity: FloatAr
         return []
     over = np.array([job.request for job in jobs]) > capacity * (1 + 1e-9)
     found = []
-    for name, row in sorted((jobs[row].name, row) for row in np.flatnonzero(over.any(axis=1))):
+    for name, row in sorted((jobs[row].name, row) for row in np.flatnonzero(over.any(axis=1)).tolist()):
         at = int(np.argmax(over[row]))
         found.append(f"{name} asks for {jobs[row].request[at]:g} {resources[at]} at once, the pool has {capacity[at]:g}.")
     return found
