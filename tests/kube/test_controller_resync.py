@@ -253,7 +253,7 @@ def test_one_that_seems_never_to_be_reached_is_woken_after_a_minute() -> None:
 def test_where_starts_are_noted_one_that_was_never_reached_is_not_woken_however_long_that_takes_but_lends_its_part() -> None:
     """15,000 Jobs at once: the Job controller came to the last of them after a quarter of an hour. 8,146 of them were woken before."""
     planner, new = ResyncPlanner(), lacking(0, reached=False)
-    planner.notes_starts = True
+    planner.starts_are_noted = True
     lent_at = UNREACHED_SECONDS + STALLED_SECONDS
     assert plan(planner, quota(new, free=1.0), 0.0) == ([], lent_at)
     plan(planner, quota(new, free=1.0), lent_at - 0.1)

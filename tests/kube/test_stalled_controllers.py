@@ -17,14 +17,16 @@ from tests.support.objects import World, job, latency_spec, node, pod
 LONG = 120.0  # long enough to be stalled, shorter than the longest back-off after failures
 
 
-def site(kind: str = "ThroughputQueue", *, small_jobs: bool = False, mode: str = "Quota") -> World:
-    """A node of 16 cpu for two queues, each with a Job of more pods than fit. Neither has a pod yet."""
+def site(kind: str = "ThroughputQueue", *, small_jobs: bool = False, mode: str = "Quota", unreached: tuple[str, ...] = ()) -> World:
+    """A node of 16 cpu for two queues, each with a Job of more pods than fit. Neither has a pod yet. `unreached`: the namespaces whose Job
+    has not been processed yet."""
     world = World(f"smallJobs: {{enabled: {str(small_jobs).lower()}}}", nodes=0)
     world.nodes["", "node"] = node("node", cpu="16", memory="64Gi", pods="110")
     world.queue(kind, "stuck", spec=latency_spec() if kind == "LatencyQueue" else {"enforcement": mode})
     world.queue("ThroughputQueue", "other", spec={"enforcement": mode})
-    world.controller("Job", None, work("stuck"))
-    world.controller("Job", None, work("other"))
+    for where in ("stuck", "other"):
+        one = work(where)
+        world.controller("Job", None, msgspec.structs.replace(one, status=JobStatus()) if where in unreached else one)
     return world
 
 
@@ -71,9 +73,7 @@ def test_what_a_controller_does_not_create_is_no_demand_after_a_while_and_others
 def test_a_job_that_its_controller_has_not_come_to_is_woken_only_if_no_job_shows_when_it_was_first_processed(
     starts_are_noted: bool,
 ) -> None:
-    world = site()
-    for where in ("stuck", "other") if not starts_are_noted else ("stuck",):
-        world.controller("Job", work(where), msgspec.structs.replace(work(where), status=JobStatus()))
+    world = site(unreached=("stuck",) if starts_are_noted else ("stuck", "other"))
     woken, until = set[str](), world.now + LONG
     while world.now < until:
         plan = world.round()
@@ -87,14 +87,12 @@ def test_in_gate_mode_what_a_job_would_use_that_its_controller_has_not_come_to_i
     """Of a thousand queues in Gate mode whose Jobs came at once, three hundred had pods after two minutes. The others kept two thirds
     of the cluster idle meanwhile.
     """
-    world = site(mode="Gate")
-    new = msgspec.structs.replace(work("stuck"), status=JobStatus())
-    world.controller("Job", work("stuck"), new)
+    world = site(mode="Gate", unreached=("stuck",))
     assert serve(world, AWAITED_REACH_SECONDS - 1, "other")["stuck"] == 16
     assert level(world, "other") == 8
     assert serve(world, 4.0, "other")["stuck"] == 0
     assert level(world, "other") == 16
-    world.controller("Job", new, work("stuck"))
+    world.controller("Job", world.view.controllers.job("stuck", "work"), work("stuck"))
     assert serve(world, 3.0, "other")["stuck"] == 16
     assert level(world, "other") == 8
 

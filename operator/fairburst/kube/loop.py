@@ -34,7 +34,7 @@ UNREADY_AFTER = 3  # failed rounds in a row
 PAUSE_RATIO = 9.0  # pause after a round, as a multiple of its length: rounds take a tenth of a core at most
 CALM_PAUSE_RATIO = 19.0  # the same after a round without writes in which every queue is given what it wants: they take a twentieth
 LONGEST_PAUSE_SECONDS = 0.25  # bounds that pause after a long round, so that events do not wait longer
-LONGEST_CALM_PAUSE_SECONDS = 0.5  # the same after a round as above
+LONGEST_CALM_PAUSE_SECONDS = 0.5  # bounds the longer one
 CLOCK = time.time
 
 

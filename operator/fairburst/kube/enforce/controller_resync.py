@@ -111,7 +111,7 @@ class ResyncPlanner:
         self._ready: dict[str, list[_Ready]] = {}
         self._queued_seconds = 0.0
         self._recalled: dict[str, int] = {}
-        self.notes_starts = False  # whether the Job controller is known to note when it first processes a Job
+        self.starts_are_noted = False  # whether the Job controller is known to note when it first processes a Job
         self.refused = 0  # times that a controller lacked pods for which its quota had no room
 
     def plan(self, rooms: Mapping[str, Sequence[Room]], now: float) -> tuple[list[Owner], dict[str, float]]:
@@ -222,7 +222,7 @@ class ResyncPlanner:
 
     def _await_reach(self, state: _Blocked, room: Room, now: float) -> float | None:
         """Return when to look again at a controller that has not been processed yet; None: it is treated like the others from now on."""
-        woken_at = math.inf if self.notes_starts else state.since + UNREACHED_SECONDS
+        woken_at = math.inf if self.starts_are_noted else state.since + UNREACHED_SECONDS
         if now >= woken_at:
             return None
         patience = AWAITED_REACH_SECONDS if room.gated else UNREACHED_SECONDS + STALLED_SECONDS + self._queued_seconds

@@ -17,7 +17,6 @@ from fairburst.kube.queues.specs import ThroughputQueueSpec
 from fairburst.kube.rounds.differences import Agenda
 from fairburst.kube.rounds.view import ClusterView, RoundContext, RoundPlan
 from fairburst.kube.usage.pod_usage import NamespaceUsage
-from fairburst.kube.workloads.job import is_reached
 
 SOON_SECONDS = 1.0  # until the work of a controller that is stalled, or no longer, is read again
 
@@ -53,8 +52,7 @@ class ResyncRounds:
         for item in items:
             if item.demand.lacking:
                 rooms[item.namespace] = self._rooms(round_.view, item, written)
-        if not self.planner.notes_starts and any(rooms.values()):
-            self.planner.notes_starts = any(is_reached(job) for job in round_.view.controllers.all_jobs())
+        self.planner.starts_are_noted = round_.view.controllers.starts_are_noted
         resyncs, dues = self.planner.plan(rooms, round_.now)
         plan.refused = self.planner.refused
         of_batch = {item.namespace for item in items if item.entry is not None and _lends_what_stalls(item.entry)}

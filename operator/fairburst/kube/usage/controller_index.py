@@ -11,15 +11,20 @@ from fairburst.kube.names import HELD_ANNOTATION
 from fairburst.kube.queues.job_annotations import read_mark
 from fairburst.kube.queues.lanes import asks_for
 from fairburst.kube.queues.spaces import UNDIVIDED, namespace_of
+from fairburst.kube.workloads.job import is_reached
 from fairburst.kube.workloads.kind import Controllers, Suspendable
 from fairburst.kube.workloads.registry import KINDS
 
 
 class ControllerIndex:
-    """The controllers of every kind, by namespace. O(1) a change. `spaces`: the divided namespaces."""
+    """The controllers of every kind, by namespace. O(1) a change.
+
+    spaces: the divided namespaces. starts_are_noted: whether any Job has shown that its controller notes when it first processes one.
+    """
 
     def __init__(self) -> None:
         self.spaces = UNDIVIDED
+        self.starts_are_noted = False
         self._by_namespace: dict[str, dict[str, dict[str, Any]]] = defaultdict(lambda: defaultdict(dict))
         self._marked: dict[tuple[str, str], Job] = {}
         self._noted: dict[tuple[str, str, str], Suspendable] = {}
@@ -34,6 +39,7 @@ class ControllerIndex:
             of_kind[metadata.name] = new
         if kind == "Job":
             key = metadata.namespace, metadata.name
+            self.starts_are_noted |= new is not None and is_reached(new)
             if new is not None and read_mark(new.metadata.annotations) is not None:
                 self._marked[key] = new
             else:

@@ -28,8 +28,8 @@ def completions_left(job: Job, pods: CountedPods) -> float:
 
     The Job controller counts ended pods late: by a second, or by minutes where it is behind. Until then they are taken as succeeded: if one
     has failed, its successor is wanted, and created, when it has been counted. While the status has more pods as active than there are, the
-    controller has not looked since these ended; or they are new, and not in the index yet, which has then seen no end. Indexes that have
-    failed for good (`backoffLimitPerIndex`) get no successors.
+    controller has not looked since the others ended. New pods that are not in the index yet look the same, so only ends that it has seen
+    count. Indexes that have failed for good (`backoffLimitPerIndex`) get no successors.
     """
     (succeeded, failed), live = _counted(job), pods.active - pods.terminating
     if job.spec.completions is None:
