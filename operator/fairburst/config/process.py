@@ -216,7 +216,7 @@ class ForecastConfig(Group):
         default=5,
         ge=1,
         le=100,
-        description="Processor time that forecasts may take, in percent of one core, after a quarter of a second at once. 5 is below what "
+        description="Processor time that forecasts may take, in percent of one core, three seconds of it at once. 5 is below what "
         "rounds of a busy cluster take; a forecast that costs more comes later.",
     )
 

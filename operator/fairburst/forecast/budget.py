@@ -12,7 +12,7 @@ from collections.abc import Callable
 MOST_PROCESSOR_SECONDS = 20.0
 MOST_SECONDS = 480.0  # of wall time; the operator waits longer (kube/forecasts/forecaster.py)
 
-AT_ONCE_SECONDS = 0.25  # without sleep, so that a small cluster's forecast is not delayed
+AT_ONCE_SECONDS = 3.0  # without sleep: a small cluster's forecast, which would otherwise tell of a minute ago
 
 
 class OutOfTimeError(Exception):
