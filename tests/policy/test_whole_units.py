@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from fairburst.policy.decide import decide
 from fairburst.policy.model import GuaranteeClass, Memory, PolicyConfig, RoundResult, Sporadic
+from fairburst.policy.rounding import Rounding, Turns
 from tests.support.policy import latency, snapshot, throughput
 from tests.support.strategies import START
 
@@ -263,3 +266,15 @@ def test_what_rounding_adds_to_a_fair_share_is_no_spare() -> None:
     assert result.decisions[2].spare[0] > 0
     assert result.allocation[:2].tolist() == [[4.0, 8.0], [3.0, 6.0]]
     assert result.guaranteed[:2].tolist() == [[4.0, 8.0], [3.0, 6.0]]
+
+
+def test_where_room_is_left_for_fewer_turns_those_that_began_first_go_on() -> None:
+    """All three are in their first minute. By the lost part of a unit, which changes with each pod, they would lose it in turn."""
+    shares, ones, firm = np.array([[0.5], [0.9], [0.6]]), np.ones(3), np.zeros(3, dtype=bool)
+    rounding = Rounding(
+        guaranteed=np.zeros((3, 1)), firm=firm, wanted=np.full((3, 1), 10.0), unit=np.ones((3, 1)), capacity=np.array([2.0]),
+        first=np.zeros(0, dtype=np.int64), name_rank=np.arange(3), yields=~firm, weight=ones,
+    )  # fmt: skip
+    rounded, turns = rounding.round_to_units(shares, Turns(np.full(3, math.nan), np.array([90.0, 95.0, 80.0]), np.zeros(3)), 100.0)
+    assert rounded[:, 0].tolist() == [1.0, 0.0, 1.0]
+    assert turns.unit_held_since[[0, 2]].tolist() == [90.0, 80.0]

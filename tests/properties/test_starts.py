@@ -110,6 +110,36 @@ def test_a_start_that_never_gets_all_its_pods_keeps_its_turn_for_ten_minutes() -
     assert np.mean(levels[60:]) < 6.0
 
 
+def test_a_start_that_its_share_permitted_is_finished_when_newcomers_lower_the_share() -> None:
+    """Two queues share ten places, and each starts a job of five; then eight more come. The jobs' pods do not exist yet: the Job controller
+    is behind. If the newcomers had their parts at once, they would start jobs too, and ten jobs would wait for pods in a pool of two."""
+    queues = tuple(throughput(f"t/q{number}", float(number)) for number in range(10))
+    memory, needs, found = Memory(), np.full(10, 5.0), list[RoundResult]()
+    for number in range(12):
+        wanted = [[20.0 if row < 2 or number else 0.0] for row in range(10)]
+        value = snapshot(queues, [10.0], wanted, [[0.0]] * 10, [[1.0]] * 10)
+        starting = frozenset({0, 1} if number else ())
+        nexts = {row: needs[row : row + 1] for row in range(10) if wanted[row][0]}
+        result, memory = decide(dataclasses.replace(value, next_start=nexts, starting=starting), memory, CONFIG, START + 5 * number)
+        found.append(result)
+    assert [result.level[:2, 0].tolist() for result in found] == [[pytest.approx(5.0)] * 2] * 12
+
+
+def test_starts_that_are_stuck_leave_their_turn_to_others_who_then_keep_it() -> None:
+    """A job that never gets its last pod has ten minutes. It does not take the places back from the next one, which has begun too."""
+    queues = throughput("t/stuck", 0.0), throughput("t/next", 1.0), throughput("t/single", 2.0)
+    memory, levels = Memory(), list[list[float]]()
+    for number in range(6 * 16):
+        value = snapshot(queues, [10.0], [[100.0]] * 3, [[0.0], [0.0], [10.0]], [[1.0]] * 3)
+        starting = frozenset({0, 1} if number >= 24 else {0} if number else ())
+        value = dataclasses.replace(value, next_start={0: np.array([9.0]), 1: np.array([9.0])}, starting=starting)
+        result, memory = decide(value, memory, CONFIG, START + 10 * number)
+        levels.append(result.level[:, 0].tolist())
+    holders = [next((row for row in range(2) if level[row] >= 9.0), None) for level in levels]
+    changes = [one for one, former in zip(holders[1:], holders, strict=False) if one != former and one is not None]
+    assert changes == [0, 1]
+
+
 def test_queues_that_have_nothing_in_a_jobs_turn_are_held_to_it() -> None:
     queues = throughput("t/whole", 0.0), throughput("t/single", 1.0), throughput("t/idle", 2.0)
     memory = Memory()

@@ -363,7 +363,7 @@ def _level(columns: Columns, inputs: AllocationInput, allocation: FloatArray, ac
 
 
 def _next_turn(columns: Columns, now: float) -> float:
-    """Return when the first turn ends. Only a job that lacks pods keeps its turn for longer than TURN_SECONDS."""
+    """Return when the first turn ends. Only a job that lacks pods keeps it for longer than TURN_SECONDS, for BEGUN_SECONDS at most."""
     since = columns.unit_held_since
     ends = since + np.where(now - since < TURN_SECONDS, TURN_SECONDS, BEGUN_SECONDS)
-    return float(np.fmin.reduce(ends, initial=math.inf))
+    return float(np.min(ends, where=ends > now, initial=math.inf))

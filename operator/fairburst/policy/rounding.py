@@ -4,14 +4,15 @@ A queue's unit is its largest pod; amounts are rounded resource by resource, so 
 its largest. The amount freed by rounding down goes, unit by unit, to the queues that are owed most (balance.py), and among equals first to
 those that would have nothing, then to those that lost the largest part of a unit. So queues take turns, and each keeps its unit for at
 least a minute. A queue whose unit is larger than the freed amount has its turn too, once it is owed a minute of that unit: the others
-divide the capacity that its unit leaves, until the queue is owed nothing (docs/decisions/0111). A job that starts
-whole and is larger than its queue's share is such a unit too (starts.py). A job that has begun to start keeps its turn until it has all its
-pods, because a part of them would hold places and do nothing.
+divide the capacity that its unit leaves, until the queue is owed nothing (docs/decisions/0111). A job that starts whole and is larger than
+its queue's share is such a unit too (starts.py). A job that has begun to start, in a turn or by its queue's share, has the rest of its pods
+before any other unit, because a part of them would hold places and do nothing (docs/decisions/0297).
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -128,7 +129,7 @@ class Rounding:
             rounded, _ = again.round_to_units(total, turns, now)
         else:
             _give_more(rows[order], rounded, self.wanted, self.unit, left)
-        return rounded, _take_turns(offer, rounded, turns, line.begun, now, others_wait=taking.size > 0)
+        return rounded, _take_turns(offer, rounded, turns, line, now, others_wait=taking.size > 0)
 
     def _served(
         self, total: FloatArray, offer: _Offer, line: _Line, order: IntArray, unit: FloatArray
@@ -241,10 +242,12 @@ def _empty(count: int, width: int) -> FloatArray:
 class _Line:
     """Order of the offered rows for an additional unit. (M,) each.
 
-    owed: seconds of a unit that are owed, plus a turn for its holder; infinite in its first minute. held: minus the time since which it
-    holds a unit; infinite in its first minute and without one. is_due: whether a minute of a unit is owed, or a turn that began so lasts.
-    further: units beyond the step before others have their step: one for each ten minutes of a unit that it is owed, none for a job that
-    starts whole. claim: as `owed`, without the first minute. begun: whether its turn is that of a job that lacks some pods.
+    owed: seconds of a unit that are owed, plus a turn for its holder; the largest number in its first minute, infinite if `begun`. held:
+    minus the time since which it holds a unit; without one infinite, or minus infinite if `begun`. is_due: whether a minute of a unit is
+    owed, or a turn that began so lasts. further: units beyond the step before others have their step: one for each ten minutes of a unit
+    that it is owed, none for a job that starts whole. claim: as `owed`, without the first minute. begun: whether it may have the rest of a
+    job that lacks some pods. stuck: whether it had that for so long that the pods must lack something else; then it has its turn as if the
+    job had not begun.
     """
 
     owed: FloatArray
@@ -253,28 +256,31 @@ class _Line:
     further: FloatArray
     claim: FloatArray
     begun: BoolArray
+    stuck: BoolArray
 
     @classmethod
     def of(cls, offer: _Offer, unit: FloatArray, capacity: FloatArray, turns: Turns, now: float, starts: Starts | None) -> _Line:
         share = dominant_share(unit, capacity)
         owed = np.divide(turns.owed[offer.rows], share, out=np.zeros(len(share)), where=share > 0)
         held = turns.unit_held_since[offer.rows]
-        holding = ~np.isnan(held)
-        if not (holding.any() or owed.any()):
+        begun = np.zeros(len(owed), dtype=bool) if starts is None else np.isin(offer.rows, starts.rows[starts.begun])
+        stuck = begun & (now - held >= BEGUN_SECONDS)
+        begun &= ~stuck
+        holding = ~(np.isnan(held) | stuck)
+        if not (holding.any() or begun.any() or owed.any()):
             nothing = np.zeros(len(owed), dtype=bool)
-            return cls(owed, np.full(len(owed), -math.inf), nothing, owed, owed, nothing)
+            return cls(owed, np.full(len(owed), -math.inf), nothing, owed, owed, nothing, stuck)
         units = np.divide(dominant_share(offer.floor, capacity), share, out=np.zeros(len(share)), where=share > 0)
         turn = TURN_SECONDS * np.clip(units, 1.0, MOST_UNITS_OF_A_TURN)
-        begun = holding & (now - held < BEGUN_SECONDS) & (False if starts is None else np.isin(offer.rows, starts.rows[starts.begun]))
         fresh = begun | (holding & (now - held < TURN_SECONDS))
         is_due = begun | ((fresh | (owed >= turn) | (holding & (owed > 0))) & (units < MOST_UNITS_OF_A_TURN))
-        since = np.where(fresh, math.inf, np.where(holding, -held, math.inf))
+        since = np.where(holding, -held, np.where(begun, -math.inf, math.inf))
         claim = np.where(begun, math.inf, np.round(owed + turn * holding, 3))
-        rank: FloatArray = np.where(fresh, math.inf, claim)
+        rank: FloatArray = np.where(begun, math.inf, np.where(fresh, sys.float_info.max, claim))
         further = np.maximum(np.floor(owed / FAR_BEHIND_SECONDS), 0.0)
         if starts is not None:
             further[np.isin(offer.rows, starts.rows)] = 0.0
-        return cls(rank, since, is_due, further, claim, begun)
+        return cls(rank, since, is_due, further, claim, begun, stuck)
 
     def order(self, offer: _Offer, count: int, first: IntArray, name_rank: IntArray) -> IntArray:
         """Return the positions in the offer, in the order in which they are offered an additional unit."""
@@ -369,21 +375,23 @@ def _prefix_that_fits(step: FloatArray, left: FloatArray) -> int:
     return count
 
 
-def _take_turns(offer: _Offer, rounded: FloatArray, turns: Turns, begun: BoolArray, now: float, *, others_wait: bool) -> Turns:
+def _take_turns(offer: _Offer, rounded: FloatArray, turns: Turns, line: _Line, now: float, *, others_wait: bool) -> Turns:
     """Return the turns: queues that wait with nothing and queues that hold a unit, if any queue waits for one.
 
-    `begun`: as in _Line. `others_wait`: whether queues have made room for a larger unit, so that those which hold only whole units wait.
+    `others_wait`: whether queues have made room for a larger unit, so that those which hold only whole units wait. Of a start that is stuck
+    the time stays known.
     """
     count, rows = len(rounded), offer.rows
     parts = offer.fraction > 0
     given = take_rows(rounded, rows)
     raised = parts & row_any(given > offer.floor)
-    if raised.sum() == parts.sum() and not others_wait:
+    if raised.sum() == parts.sum() and not others_wait and not line.stuck.any():
         return Turns.none(count)
     waits = parts & offer.is_zero & ~row_any_above(given, 0.0)
     waiting, held = np.full(count, math.nan), np.full(count, math.nan)
     since = turns.waiting_since[rows]
     waiting[rows] = np.where(waits, np.where(np.isnan(since), now, since), math.nan)
     since = turns.unit_held_since[rows]
-    held[rows] = np.where(raised, np.where(begun | (now - since < TURN_SECONDS), since, now), math.nan)
+    keeps = ~np.isnan(since) & (line.begun | (now - since < TURN_SECONDS))
+    held[rows] = np.where(line.stuck | (raised & keeps), since, np.where(raised, now, math.nan))
     return Turns(waiting, held, turns.owed)
