@@ -268,6 +268,18 @@ async def test_a_changed_quota_is_patched_and_a_foreign_limit_removed(site: Appl
     assert mended["metadata"]["labels"] == {"fairburst.dev/pool": "default"}
 
 
+async def test_what_a_quota_enforces_is_written_before_what_it_declares(site: AppliedWorld) -> None:
+    """kube-controller-manager looks at a quota when its spec changes, and writes its status if that differs."""
+    world = site.world
+    await site.apply(world.round())
+    world.quotas["batch", "fairburst"] = quota("batch", {"requests.cpu": "1", "requests.memory": "1Gi"})
+    world.after(2.0)
+    site.api.requests.clear()
+    assert await site.apply(world.plan())
+    path = "/api/v1/namespaces/batch/resourcequotas/fairburst"
+    assert site.api.written()[:2] == [("PATCH", f"{path}/status"), ("PATCH", path)]
+
+
 async def test_the_scope_of_a_quota_changes_with_its_amounts_so_that_no_pod_counts_for_none(site: AppliedWorld) -> None:
     world = site.world
     await site.apply(world.round())

@@ -182,29 +182,40 @@ class Applier:
         await self._label((namespace, UNMANAGED))
 
     async def _quota(self, write: QuotaWrite) -> None:
-        """Write spec.hard, then status.hard: admission enforces the latter, and kube-controller-manager copies slowly when many change.
+        """Write status.hard, which admission enforces, then spec.hard: kube-controller-manager finds it copied and writes nothing.
 
-        Not concurrently: the controller would overwrite a status that came first with the former spec.hard.
+        If it counts the quota again between the two, it restores the former limits, and copies these after the second write. A quota that
+        is new, or is to count other pods, has its spec first, because its status depends on that.
         """
-        collection = _quotas_of(write.namespace)
-        path = f"{collection}/{write.name}"
         if write.replace:
-            await self._client.delete(path)
-        stale = dict.fromkeys(write.stale_keys)
-        if write.create:
-            await self._client.create(collection, quota_body(write, self._pool))
+            await self._client.delete(f"{_quotas_of(write.namespace)}/{write.name}")
+        if write.create or write.rescope:
+            await self._declare(write)
+            self._quota_seen(await self._enforce(write))
         else:
-            metadata: dict[str, Any] = {"labels": {POOL_LABEL: self._pool}, "ownerReferences": None}
-            if write.notes:
-                metadata["annotations"] = dict(write.notes)
-            spec: dict[str, Any] = {"hard": {**write.hard, **stale}}
-            if write.rescope:  # the API server permits this change, though not one of `scopes`
-                spec["scopeSelector"] = write.scope.body()
-            await self._client.merge_patch(path, {"metadata": metadata, "spec": spec})
+            await self._enforce(write)
+            self._quota_seen(await self._declare(write))
+
+    async def _declare(self, write: QuotaWrite) -> dict[str, Any]:
+        """Write the quota's spec, label and annotations, and return the quota."""
+        collection = _quotas_of(write.namespace)
+        if write.create:
+            return await self._client.create(collection, quota_body(write, self._pool))
+        metadata: dict[str, Any] = {"labels": {POOL_LABEL: self._pool}, "ownerReferences": None}
+        if write.notes:
+            metadata["annotations"] = dict(write.notes)
+        spec: dict[str, Any] = {"hard": {**write.hard, **dict.fromkeys(write.stale_keys)}}
+        if write.rescope:  # the API server permits this change, though not one of `scopes`
+            spec["scopeSelector"] = write.scope.body()
+        return await self._client.merge_patch(f"{collection}/{write.name}", {"metadata": metadata, "spec": spec})
+
+    async def _enforce(self, write: QuotaWrite) -> dict[str, Any]:
+        """Write the quota's status, and return the quota."""
+        stale = dict.fromkeys(write.stale_keys)
         enforced: dict[str, Any] = {"hard": {**write.hard, **stale}}
         if write.used or stale:
             enforced["used"] = {**write.used, **stale}
-        self._quota_seen(await self._client.merge_patch(f"{path}/status", {"status": enforced}))
+        return await self._client.merge_patch(f"{_quotas_of(write.namespace)}/{write.name}/status", {"status": enforced})
 
     async def _delete_further_quota(self, key: QuotaKey) -> None:
         """Delete the quota of small jobs or of a lane, if the namespace quota counts its pods. The cache may not tell: after a take-over
