@@ -188,7 +188,7 @@ class Applier:
         is new, or is to count other pods, has its spec first, because its status depends on that.
         """
         if write.replace:
-            await self._client.delete(f"{_quotas_of(write.namespace)}/{write.name}")
+            await self._delete_quota(write.key)
         if write.create or write.rescope:
             await self._declare(write)
             self._quota_seen(await self._enforce(write))
@@ -204,17 +204,16 @@ class Applier:
         metadata: dict[str, Any] = {"labels": {POOL_LABEL: self._pool}, "ownerReferences": None}
         if write.notes:
             metadata["annotations"] = dict(write.notes)
-        spec: dict[str, Any] = {"hard": {**write.hard, **dict.fromkeys(write.stale_keys)}}
+        spec: dict[str, Any] = {"hard": _limits(write)}
         if write.rescope:  # the API server permits this change, though not one of `scopes`
             spec["scopeSelector"] = write.scope.body()
         return await self._client.merge_patch(f"{collection}/{write.name}", {"metadata": metadata, "spec": spec})
 
     async def _enforce(self, write: QuotaWrite) -> dict[str, Any]:
         """Write the quota's status, and return the quota."""
-        stale = dict.fromkeys(write.stale_keys)
-        enforced: dict[str, Any] = {"hard": {**write.hard, **stale}}
-        if write.used or stale:
-            enforced["used"] = {**write.used, **stale}
+        enforced: dict[str, Any] = {"hard": _limits(write)}
+        if write.used or write.stale_keys:
+            enforced["used"] = {**write.used, **dict.fromkeys(write.stale_keys)}
         return await self._client.merge_patch(f"{_quotas_of(write.namespace)}/{write.name}/status", {"status": enforced})
 
     async def _delete_further_quota(self, key: QuotaKey) -> None:
@@ -245,6 +244,11 @@ class Applier:
     async def _resync(self, owner: Owner) -> None:
         path = KINDS[owner.kind].path(owner.namespace, owner.name)
         await self._client.merge_patch(path, {"metadata": {"annotations": resync_annotations(owner, time.time())}})
+
+
+def _limits(write: QuotaWrite) -> dict[str, str | None]:
+    """Return the limits as a merge patch: None removes one."""
+    return {**write.hard, **dict.fromkeys(write.stale_keys)}
 
 
 def _quotas_of(namespace: str) -> str:

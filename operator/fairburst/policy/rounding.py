@@ -12,7 +12,6 @@ before any other unit, because a part of them would hold places and do nothing (
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -242,12 +241,11 @@ def _empty(count: int, width: int) -> FloatArray:
 class _Line:
     """Order of the offered rows for an additional unit. (M,) each.
 
-    owed: seconds of a unit that are owed, plus a turn for its holder; the largest number in its first minute, infinite if `begun`. held:
-    minus the time since which it holds a unit; without one infinite, or minus infinite if `begun`. is_due: whether a minute of a unit is
-    owed, or a turn that began so lasts. further: units beyond the step before others have their step: one for each ten minutes of a unit
-    that it is owed, none for a job that starts whole. claim: as `owed`, without the first minute. begun: whether it may have the rest of a
-    job that lacks some pods. stuck: whether it had that for so long that the pods must lack something else; then it has its turn as if the
-    job had not begun.
+    owed: seconds of a unit that are owed, plus a turn for its holder; infinite in its first minute. held: minus the time since which it
+    holds a unit; infinite without one. is_due: whether a minute of a unit is owed, or a turn that began so lasts. further: units beyond
+    the step before others have their step: one for each ten minutes of a unit that it is owed, none for a job that starts whole. claim: as
+    `owed`, without the first minute. begun: whether its turn is that of a job that lacks some pods, which comes before all others. stuck:
+    whether it had that for so long that the pods must lack something else; then it has its turn as if the job had not begun.
     """
 
     owed: FloatArray
@@ -264,19 +262,20 @@ class _Line:
         owed = np.divide(turns.owed[offer.rows], share, out=np.zeros(len(share)), where=share > 0)
         held = turns.unit_held_since[offer.rows]
         begun = np.zeros(len(owed), dtype=bool) if starts is None else np.isin(offer.rows, starts.rows[starts.begun])
+        held = np.where(begun & np.isnan(held), now, held)  # its share permitted the start: the turn for its rest begins now
         stuck = begun & (now - held >= BEGUN_SECONDS)
-        begun &= ~stuck
         holding = ~(np.isnan(held) | stuck)
-        if not (holding.any() or begun.any() or owed.any()):
+        begun &= holding
+        if not (holding.any() or owed.any()):
             nothing = np.zeros(len(owed), dtype=bool)
             return cls(owed, np.full(len(owed), -math.inf), nothing, owed, owed, nothing, stuck)
         units = np.divide(dominant_share(offer.floor, capacity), share, out=np.zeros(len(share)), where=share > 0)
         turn = TURN_SECONDS * np.clip(units, 1.0, MOST_UNITS_OF_A_TURN)
         fresh = begun | (holding & (now - held < TURN_SECONDS))
         is_due = begun | ((fresh | (owed >= turn) | (holding & (owed > 0))) & (units < MOST_UNITS_OF_A_TURN))
-        since = np.where(holding, -held, np.where(begun, -math.inf, math.inf))
+        since = np.where(holding, -held, math.inf)
         claim = np.where(begun, math.inf, np.round(owed + turn * holding, 3))
-        rank: FloatArray = np.where(begun, math.inf, np.where(fresh, sys.float_info.max, claim))
+        rank: FloatArray = np.where(fresh, math.inf, claim)
         further = np.maximum(np.floor(owed / FAR_BEHIND_SECONDS), 0.0)
         if starts is not None:
             further[np.isin(offer.rows, starts.rows)] = 0.0
@@ -292,7 +291,7 @@ class _Line:
         if zero.any():
             keys.append(~zero)
         if self.is_due.any() or self.owed.any():
-            keys += [-self.held, -self.owed]
+            keys += [-self.held, -self.owed, ~self.begun]
         if first.size:
             place = np.full(count, len(first), dtype=np.int64)
             place[first] = np.arange(len(first))
