@@ -76,7 +76,8 @@ def serve(nodes: int, pods_a_node: int, pipe: Connection) -> None:
 async def _serve(nodes: int, pods_a_node: int, pipe: Connection) -> None:
     config = ExtenderConfig(host="127.0.0.1", port=0)
     server = ExtenderServer(config, table_of(nodes, pods_a_node), ExtenderMetrics(), ready=lambda: None, healthy=lambda: None)
-    gc.freeze()  # as the process does
+    gc.collect()
+    gc.freeze()  # as the process does after a collection
     pipe.send(await server.start())
     await asyncio.to_thread(pipe.recv)
     await server.stop()

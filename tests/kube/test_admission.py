@@ -263,7 +263,7 @@ class Served:
         webhook = {"enabled": True, "host": "127.0.0.1", "port": 0, "certificates": str(folder), "serverName": server_name}
         self.folder, self.metrics = folder, Metrics()
         self.queues: dict[tuple[str, str, str], dict[str, Any]] | None = {}
-        self.server = AdmissionServer(parse_config(json.dumps({"webhook": webhook})), self.metrics, lambda: self.queues)
+        self.server = AdmissionServer(parse_config(json.dumps({"webhook": webhook})), self.metrics, lambda _: self.queues)
         self.port = 0
 
     async def ask(self, body: bytes, authority: Path | None = None) -> tuple[int, Any]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -68,23 +69,13 @@ class _Expired(Exception):  # noqa: N818
     """An ERROR event: list again."""
 
 
-class NoWebServer:
-    """Holds the probes for the simulated kubelet; serves nothing."""
-
-    def __init__(self, registry: Any, *, healthy: Callable[[], str | None], ready: Callable[[], str | None], **_: Any) -> None:
-        self.healthy, self.ready = healthy, ready
-
-    def serve(self, path: str, handler: Any) -> None:
-        """Take no requests."""
-
-    async def start(self, host: str, port: int) -> int:
-        return 0
-
-    async def stop(self) -> None:
-        """Close nothing: no socket is open."""
+@asynccontextmanager
+async def serving_nothing(*_: Any, **__: Any) -> AsyncIterator[int]:
+    """Open no port and start no thread: the simulated kubelet asks the operator itself."""
+    yield 0
 
 
-STAND_INS = {"process:QueueWatch": StreamedQueueWatch, "process:WebServer": NoWebServer}
+STAND_INS = {"process:QueueWatch": StreamedQueueWatch, "process:serving": serving_nothing}
 
 
 class Replica:

@@ -7,7 +7,6 @@ run.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import time
 from typing import Any
@@ -21,6 +20,7 @@ from fairburst.kube.api.objects import LIVE_PODS, Node, Pod
 from fairburst.kube.extender.node_table import NodeTable
 from fairburst.kube.extender.queue_objects import PATHS, Queue, classes, expected_bursts, spaces_of
 from fairburst.kube.extender.server import ExtenderServer
+from fairburst.kube.garbage import Collections
 from fairburst.kube.process import NO_CLUSTER
 from fairburst.kube.supervision import run_until, stopped_by_signal
 from fairburst.kube.usage.pod_index import PodIndex
@@ -36,6 +36,7 @@ CHOOSE_SECONDS = 1.0  # between two choices of kept nodes while room is held: wo
 def run(config: Config) -> int:
     """Run the extender until SIGTERM or SIGINT; return the exit code."""
     set_up(config.log.level, config.log.json_lines)
+    Collections.install()
     try:
         asyncio.run(_main(config))
     except (ApiError, CredentialsError) as error:
@@ -91,7 +92,6 @@ class Extender:
     async def _keep_choosing(self) -> None:
         for informer in self._informers:
             await informer.synced.wait()
-        gc.freeze()  # the cached objects live long: keep them out of garbage collections
         self._ready = True
         event(logger, logging.INFO, "ready", nodes=len(self._nodes))
         while True:

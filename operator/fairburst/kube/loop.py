@@ -100,7 +100,7 @@ class SchedulingLoop:
 
     async def run(self) -> None:
         """Run rounds until `finish`. An unexpected error in one is logged and counted; the next starts from the current view."""
-        due, first = 0.0, True
+        due = 0.0
         self.progressed()  # the health check measures from here how long the first round takes
         while True:
             await self._wait(due)
@@ -110,9 +110,6 @@ class SchedulingLoop:
             try:
                 due = await self._round()
                 self.failed_in_a_row = 0
-                if first:
-                    gc.freeze()  # what the first round makes lives long, as the cached objects do
-                    first = False
             except Exception as error:
                 due = time.monotonic() + self._failed(error)
             finally:

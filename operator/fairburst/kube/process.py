@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import gc
 import logging
 import math
 import socket
@@ -20,7 +19,6 @@ from typing import Any
 import msgspec
 
 from fairburst.config import Config
-from fairburst.kube.admission.server import AdmissionServer
 from fairburst.kube.api.class_objects import COLLECTIONS, DeviceClass, PriorityClass, RuntimeClass
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, CredentialsError
@@ -34,10 +32,12 @@ from fairburst.kube.api.served_certificate import CertificateError
 from fairburst.kube.apply import Applier
 from fairburst.kube.evict import Evictor
 from fairburst.kube.forecasts.forecaster import Forecaster
+from fairburst.kube.garbage import Collections
 from fairburst.kube.loop import SchedulingLoop
 from fairburst.kube.memories import Memories
 from fairburst.kube.queues.queue_watch import QueueWatch
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
+from fairburst.kube.serving import serving
 from fairburst.kube.shadow import ObservingEngine
 from fairburst.kube.status_writer import StatusWriter
 from fairburst.kube.supervision import reconnected, stopped_by_signal, supervised
@@ -54,7 +54,6 @@ from fairburst.policy.model import QueueKind
 from fairburst.recording.writer import recorder_of
 from fairburst.telemetry.log import event, set_up
 from fairburst.telemetry.metrics import Metrics
-from fairburst.telemetry.web import WebServer
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +66,7 @@ FINISH_SECONDS = 5.0  # for the last round and its statuses; Kubernetes kills th
 def run(config: Config, forecaster: Sequence[str] = ()) -> int:
     """Run the operator until SIGTERM or SIGINT; return the exit code. forecaster: the command of its forecaster; without one, none runs."""
     set_up(config.log.level, config.log.json_lines)
+    Collections.install()
     try:
         asyncio.run(_main(config, forecaster))
     except (ApiError, CertificateError, CredentialsError) as error:
@@ -109,7 +109,6 @@ class Operator:
         if election is not None:
             election.share(client.answers)
         self.metrics = Metrics()
-        self._namespace = config.namespace
         self._recorder = recorder_of(config.recording)
         self._recent = RecentUse()
         self._pods = Informer(
@@ -150,7 +149,7 @@ class Operator:
 
     def _prepare_term(self) -> None:
         """Create the parts of a term of leadership: an engine without memory, the saved memory, the loop and the writers."""
-        self._engine = ObservingEngine(self._config, self._namespace, decide if self._recorder is None else self._recorder.decide)
+        self._engine = ObservingEngine(self._config, self._config.namespace, decide if self._recorder is None else self._recorder.decide)
         self._engine.absence.begin(self._recent)
         for pod in self._pods.store.values():
             self._engine.gates.pod_changed(None, pod)
@@ -169,12 +168,18 @@ class Operator:
         """Run until `stop` is set. Caches are complete before the first round, so a restart changes no decision."""
         if self._recorder is not None:
             self._recorder.start()
-        web = WebServer(self.metrics.registry, healthy=self.unhealthy, ready=self.unready)
-        port = await web.start(self._config.metrics.host, self._config.metrics.port)
-        event(logger, logging.INFO, "started", pool=self._config.pool.name, port=port, server=self._client.credentials.server)
-        webhook = AdmissionServer(self._config, self.metrics, lambda: self._queues.objects if self._ready else None)
-        if self._config.webhook.enabled:  # whether or not this process leads
-            event(logger, logging.INFO, "webhook started", port=await webhook.start())
+        try:
+            async with serving(
+                self._config, self.metrics, healthy=self.unhealthy, ready=self.unready,
+                queues=lambda namespace: self._queues.objects_in(namespace) if self._ready else None,
+            ) as port:  # fmt: skip
+                event(logger, logging.INFO, "started", pool=self._config.pool.name, port=port, server=self._client.credentials.server)
+                await self._run(stop)
+        finally:
+            if self._recorder is not None:
+                self._recorder.stop()
+
+    async def _run(self, stop: asyncio.Event) -> None:
         ended = asyncio.create_task(stop.wait())
         tasks = [self._supervise(informer.path, informer.run) for informer in self._informers()]
         tasks.append(asyncio.create_task(self._run_terms(), name="terms"))
@@ -192,10 +197,6 @@ class Operator:
                 task.cancel()
             await asyncio.gather(ended, *tasks, return_exceptions=True)
             await self._queues.stop()
-            await webhook.stop()
-            await web.stop()
-            if self._recorder is not None:
-                self._recorder.stop()
 
     def _supervise(self, name: str, run: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         return asyncio.create_task(supervised(name, run, self.metrics), name=name)
@@ -223,7 +224,6 @@ class Operator:
             await informer.synced.wait()
         await self._queues.start()
         self._recent.watch_from(time.monotonic())
-        gc.freeze()  # the cached objects live long: keep them out of garbage collections
         self._ready = True
         event(logger, logging.INFO, "ready", pods=len(self._pods.store), nodes=len(self._nodes.store), queues=len(self._queues.objects))
         while self._election is not None:

@@ -18,9 +18,9 @@ class ProcessMetrics:
             "fairburst_asyncio_tasks", "Tasks of the process's event loop. Their number grows only if some never end.", registry=registry
         )
 
-    def read(self) -> None:
-        """Count the tasks of the running event loop. The others are read when they are served."""
-        self.tasks.set(len(asyncio.all_tasks()))
+    def read(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Count the tasks of a loop, which may be another thread's. The other metrics are read when they are served."""
+        self.tasks.set(len(asyncio.all_tasks(loop)))
 
     def describe(self) -> Iterator[Metric]:
         """Yield every metric. Those of memory and time are there only on Linux."""

@@ -17,11 +17,11 @@ MOST_BYTES = 1024**2
 
 class WebServer:
     """Serves until stopped: the metrics of `registry`, to which it adds those of the process, and probes. A probe returns None if all is
-    well, otherwise a sentence that describes the problem."""
+    well, otherwise a sentence that describes the problem. The tasks among the metrics are those of the loop that creates the server."""
 
     def __init__(self, registry: CollectorRegistry, *, healthy: Probe, ready: Probe, most_bytes: int = MOST_BYTES) -> None:
         self._registry = registry
-        self._process = ProcessMetrics(registry)
+        self._process, self._loop = ProcessMetrics(registry), asyncio.get_running_loop()
         self._app = web.Application(client_max_size=most_bytes)
         self._probes = {"/healthz": healthy, "/readyz": ready}
         self._runner: web.AppRunner | None = None
@@ -47,7 +47,7 @@ class WebServer:
             await self._runner.cleanup()
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        self._process.read()
+        self._process.read(self._loop)
         # Encoding thousands of series takes a second; a thread keeps rounds and the Lease renewal from waiting for it.
         body = await asyncio.to_thread(generate_latest, self._registry)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})

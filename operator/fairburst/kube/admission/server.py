@@ -43,13 +43,15 @@ AUTHORITY = "ca.crt"
 SELF_CHECK_SECONDS = 60.0
 END_SECONDS = 3.0  # for requests under way: the API server waits 2 s at most
 MOST_BYTES = 8 * 1024**2  # a review holds an object of at most 3 MiB, and its previous state in an update
-Queues = Callable[[], Mapping[ObjectKey, Object] | None]
+QueuesIn = Callable[[str], Mapping[ObjectKey, Object] | None]
 
 
 class AdmissionServer:
-    """Serves until stopped. `queues` returns the queue objects, or None until all are known: an incomplete list gives wrong priorities."""
+    """Serves until stopped. `queues` returns the queue objects in a namespace, or None until all are known: an incomplete list gives wrong
+    priorities.
+    """
 
-    def __init__(self, config: Config, metrics: Metrics, queues: Queues) -> None:
+    def __init__(self, config: Config, metrics: Metrics, queues: QueuesIn) -> None:
         self._config = config
         self._metrics = metrics
         self._queues = queues
@@ -101,10 +103,10 @@ class AdmissionServer:
 
     def patch_of(self, review: Object) -> Patch | None:
         """Return the patch for one request, or None while the queues are not known."""
-        queues = self._queues()
+        namespace, pool = review["namespace"], self._config.pool.name
+        queues = self._queues(namespace)
         if queues is None:
             return None
-        namespace, pool = review["namespace"], self._config.pool.name
         body, queue = review["object"], governing(queues, namespace, pool)
         match review["resource"]["resource"], review["operation"]:
             case "pods", "CREATE" if another_pools(queues, namespace, pool):

@@ -19,6 +19,7 @@ class QueueStore:
     def __init__(self) -> None:
         self.objects: dict[ObjectKey, JsonObject] = {}
         self.edits = EditLimit()
+        self._in: dict[str, dict[ObjectKey, JsonObject]] = {}  # the same objects by namespace
         self._deleted: dict[ObjectKey, int] = {}
         self._lock = threading.Lock()
 
@@ -26,6 +27,11 @@ class QueueStore:
         """Return a copy of the objects, because any thread may write at any time."""
         with self._lock:
             return dict(self.objects)
+
+    def copy_of(self, namespace: str) -> dict[ObjectKey, JsonObject]:
+        """Return a copy of the objects in one namespace. Its cost does not grow with the other namespaces."""
+        with self._lock:
+            return dict(self._in.get(namespace, {}))
 
     def offer(self, kind: str, obj: JsonObject) -> bool:
         """Store an object that exists; return True if it is new or changed."""
@@ -94,10 +100,15 @@ class QueueStore:
 
     def _put(self, key: ObjectKey, obj: JsonObject) -> None:
         self.objects[key] = obj
+        self._in.setdefault(key[1], {})[key] = obj
         self.edits.put(key, obj, time.monotonic())
 
     def _remove(self, key: ObjectKey) -> bool:
         self.edits.remove(key)
+        there = self._in.get(key[1], {})
+        there.pop(key, None)
+        if not there:
+            self._in.pop(key[1], None)
         return self.objects.pop(key, None) is not None
 
 

@@ -84,6 +84,10 @@ class QueueWatch:
         """The objects by (kind, namespace, name): a copy, because Kopf's thread writes at any time."""
         return self._store.copy()
 
+    def objects_in(self, namespace: str) -> dict[ObjectKey, JsonObject]:
+        """Return the objects in one namespace. Callable from any thread."""
+        return self._store.copy_of(namespace)
+
     def in_force(self) -> dict[ObjectKey, JsonObject]:
         """Return a copy of the objects as the rounds should see them: an edit of a queue that is edited too often waits."""
         now = time.monotonic()
