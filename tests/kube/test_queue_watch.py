@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import random
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairburst.kube.api.errors import NotFound
+from fairburst.kube.names import PLURALS
 from fairburst.kube.queues import edit_limit
 from fairburst.kube.queues.queue_store import QueueStore
 from fairburst.kube.queues.queue_watch import QueueWatch
@@ -240,3 +242,22 @@ def test_whatever_the_order_of_events_the_newest_state_remains(creations: list[b
     for version, exists in history:
         (store.offer if exists else store.delete)("LatencyQueue", versioned(version))
     assert store.objects.get(KEY) == (versioned(len(creations)) if creations[-1] else None)
+    assert store.copy_of("a") == store.objects
+
+
+def test_the_objects_of_a_namespace_are_those_that_a_look_at_all_finds_there() -> None:
+    source, store = random.Random(1), QueueStore()
+    for version in range(1, 2_000):
+        kind, where = source.choice(tuple(PLURALS)), source.choice("abc")
+        obj = {"metadata": {"name": source.choice("xyz"), "namespace": where, "resourceVersion": str(version)}}
+        match source.randrange(6):
+            case 0:
+                store.delete(kind, obj)
+            case 1:
+                store.replace(kind, [obj], version)
+            case 2:
+                store.reset(kind, [obj])
+            case _:
+                store.offer(kind, obj)
+        for each in "abcd":
+            assert store.copy_of(each) == {key: found for key, found in store.objects.items() if key[1] == each}
