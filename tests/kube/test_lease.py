@@ -264,7 +264,7 @@ async def test_one_leads_and_the_other_takes_over_when_it_is_released() -> None:
             assert second.standing_by.is_set()
             assert second.seconds_left() <= 0
             asked = time.monotonic()
-            first.resign()
+            await first.resign()
             assert first.seconds_left() <= 0
             assert holder(api) == "first", "no other replica begins until it is released"
             await first.release()

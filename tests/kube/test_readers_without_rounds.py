@@ -10,8 +10,10 @@ import pytest
 
 from fairburst.config import parse_config
 from fairburst.kube.api.objects import JOB_TRACKING
+from fairburst.kube.election import elected
 from fairburst.kube.extender_process import Extender
-from fairburst.kube.process import Operator, election_of
+from fairburst.kube.process import Operator
+from fairburst.kube.side_thread import here
 from fairburst.kube.usage import owner_sums
 from fairburst.kube.usage.pod_index import PodIndex
 from tests.support.fake_api import FakeApi, JsonObject
@@ -26,11 +28,13 @@ CONFIG = parse_config("metrics: {host: 127.0.0.1, port: 0}\nextender: {host: 127
 @asynccontextmanager
 async def standby(api: FakeApi) -> AsyncIterator[PodIndex]:
     api.put(LEASES, {"metadata": {"namespace": "fairburst-system", "name": "fairburst-default"}, "spec": {"holderIdentity": "another"}})
-    async with api.client() as client, api.client() as lease_client:
-        client.fence = election = election_of(CONFIG, lease_client, "us")
-        async with under_way(Operator(CONFIG, client, election)) as made:
-            await until(lambda: made.operator.unready() is None, "it to be ready", 60.0)
-            yield made.operator._view.pods
+    async with (
+        api.client() as client,
+        elected(CONFIG, client, "us", here) as election,
+        under_way(Operator(CONFIG, client, election)) as made,
+    ):
+        await until(lambda: made.operator.unready() is None, "it to be ready", 60.0)
+        yield made.operator._view.pods
 
 
 @asynccontextmanager

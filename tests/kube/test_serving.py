@@ -10,7 +10,7 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,11 @@ import pytest
 
 from e2e.certificates import write_certificates
 from fairburst.config import Config, parse_config
-from fairburst.kube.admission.server import PATH, AdmissionServer
+from fairburst.kube.admission.server import PATH, AdmissionServer, QueuesIn
 from fairburst.kube.api.served_certificate import CertificateError
 from fairburst.kube.queues.queue_store import QueueStore
-from fairburst.kube.serving import ServingThread, serving
+from fairburst.kube.serving import serving
+from fairburst.kube.side_thread import SideThread
 from fairburst.telemetry.metrics import Metrics
 from tests.support.costs import ratios_of
 
@@ -33,6 +34,12 @@ METRICS = "metrics: {host: 127.0.0.1, port: 0}"
 def config_of(folder: Path) -> Config:
     webhook = {"enabled": True, "host": "127.0.0.1", "port": 0, "certificates": str(folder), "serverName": "localhost"}
     return parse_config(json.dumps({"webhook": webhook, "metrics": {"host": "127.0.0.1", "port": 0}}))
+
+
+@contextlib.asynccontextmanager
+async def served(config: Config, queues: QueuesIn) -> AsyncIterator[int]:
+    async with SideThread() as aside, serving(config, Metrics(), aside, healthy=lambda: None, ready=lambda: None, queues=queues) as port:
+        yield port
 
 
 def queue(namespace: str, number: int, priority: int = 1) -> dict[str, Any]:
@@ -69,7 +76,7 @@ def answers_during_a_round(ask: Callable[[], int]) -> list[int]:
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
 async def test_probes_and_metrics_are_answered_during_a_round(path: str) -> None:
-    async with serving(parse_config(METRICS), Metrics(), healthy=lambda: None, ready=lambda: None, queues=lambda _: None) as port:
+    async with served(parse_config(METRICS), lambda _: None) as port:
 
         def ask() -> int:
             with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
@@ -96,7 +103,7 @@ async def test_the_api_server_is_answered_during_a_round(tmp_path: Path, monkeyp
     trusted = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
     trusted.verify_flags = ssl.VERIFY_DEFAULT
     body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": review("here")})
-    async with serving(config, Metrics(), healthy=lambda: None, ready=lambda: None, queues=store.copy_of):
+    async with served(config, store.copy_of):
         connection = http.client.HTTPSConnection("localhost", started[0], context=trusted, timeout=60)
 
         def ask() -> int:
@@ -114,9 +121,9 @@ async def test_the_api_server_is_answered_during_a_round(tmp_path: Path, monkeyp
 
 async def test_a_webhook_without_a_certificate_is_an_error_and_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(CertificateError, match=r"expected tls\.crt and tls\.key"):
-        async with serving(config_of(tmp_path), Metrics(), healthy=lambda: None, ready=lambda: None, queues=lambda _: None):
+        async with served(config_of(tmp_path), lambda _: None):
             pass
-    assert all(thread.name != "serving" for thread in threading.enumerate())
+    assert all(thread.name != "side" for thread in threading.enumerate())
 
 
 async def test_results_and_errors_of_the_thread_come_back_and_its_tasks_end_with_it() -> None:
@@ -137,12 +144,12 @@ async def test_results_and_errors_of_the_thread_come_back_and_its_tasks_end_with
         finally:
             left.append("ended")
 
-    async with ServingThread() as thread:
-        assert await thread.run(where()) == "serving"
+    async with SideThread() as aside:
+        assert await aside(where()) == "side"
         with pytest.raises(ValueError, match="there"):
-            await thread.run(fail())
-        task = await thread.run(begin())
-        await thread.run(asyncio.sleep(0))
+            await aside(fail())
+        task = await aside(begin())
+        await aside(asyncio.sleep(0))
     assert (task.cancelled(), left) == (True, ["ended"])
 
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fairburst.config import parse_config
-from fairburst.kube.process import Operator, election_of
+from fairburst.kube.api.answers import OUTAGE_SECONDS
+from fairburst.kube.api.errors import Unavailable
+from fairburst.kube.election import elected
+from fairburst.kube.process import Operator
+from fairburst.kube.side_thread import SideThread
 from tests.support.fake_api import FakeApi
 from tests.support.measured import value
 from tests.support.objects import latency_spec, stored_queue
 from tests.support.operators import LATENCY, NAMESPACES, QUOTAS, THROUGHPUT, Running, fake_cluster, rounds, under_way
-from tests.support.tasks import until
+from tests.support.tasks import running, until
 
 LEASES = "/apis/coordination.k8s.io/v1/leases"
 # Long enough for a machine that is busy with something else: the Lease is never lost by accident here.
@@ -30,10 +35,13 @@ def cluster_with_leases() -> FakeApi:
 
 @asynccontextmanager
 async def replica(api: FakeApi, identity: str) -> AsyncIterator[Running]:
-    async with api.client() as client, api.client() as lease_client:
-        client.fence = election = election_of(CONFIG, lease_client, identity)
-        async with under_way(Operator(CONFIG, client, election)) as made:
-            yield made
+    async with (
+        api.client() as client,
+        SideThread() as aside,
+        elected(CONFIG, client, identity, aside) as election,
+        under_way(Operator(CONFIG, client, election, aside=aside)) as made,
+    ):
+        yield made
 
 
 def leads(made: Running) -> bool:
@@ -97,3 +105,41 @@ async def test_whoever_loses_the_lease_stops_and_begins_anew_from_what_is_on_the
         labels = {"namespace": "batch", "queue": "bursts", "kind": "Latency", "outcome": "met"}
         registry = first.operator.metrics.registry
         await until(lambda: registry.get_sample_value("fairburst_queue_bursts_total", labels) == 41.0, "it to count on from there", 60.0)
+
+
+async def test_the_lease_is_renewed_during_a_round_that_lasts_longer_than_the_right_to_write() -> None:
+    config, api = parse_config("leaderElection: {leaseSeconds: 3, renewDeadlineSeconds: 2, retrySeconds: 1}"), FakeApi(LEASES)
+    async with SideThread() as elsewhere, SideThread() as aside:
+        await elsewhere(api.start())
+        async with api.client() as client, elected(config, client, "first", aside) as election:
+            assert election is not None
+            async with running(aside(election.run())):
+                await until(election.leading.is_set, "it to lead")
+                end = time.monotonic() + 1.5 * config.leader_election.renew_deadline_seconds
+                while time.monotonic() < end:
+                    pass
+                assert election.seconds_left() > 0
+        await elsewhere(api.stop())
+
+
+async def test_an_outage_that_the_lease_saw_ends_for_the_whole_process_when_the_lease_is_answered() -> None:
+    async with (
+        cluster_with_leases() as api,
+        SideThread() as aside,
+        api.client() as client,
+        elected(CONFIG, client, "first", aside) as election,
+    ):
+        assert election is not None
+        election.share(client.answers)
+        returned = asyncio.Event()
+        client.answers.on_return = returned.set
+        async with running(aside(election.run())):
+            await until(election.leading.is_set, "it to lead")
+            await api.stop()
+            began = time.monotonic()
+            await until(lambda: time.monotonic() - began > OUTAGE_SECONDS, "an outage")
+            client.answers.failed(Unavailable(0, "Unavailable", "connection refused"))
+            await until(lambda: time.monotonic() - began > 3 * OUTAGE_SECONDS, "a longer one")
+            assert not returned.is_set()
+            await api.start()
+            await until(returned.is_set, "the first answer to be noted", 60.0)

@@ -20,6 +20,7 @@ from fairburst.kube import process
 from fairburst.kube.api.auth import Credentials
 from fairburst.kube.api.client import ApiClient, RateLimiter
 from fairburst.kube.api.errors import ApiError
+from fairburst.kube.election import election_of
 from fairburst.kube.names import GROUP, PLURALS, VERSION
 from fairburst.kube.queues.queue_watch import QueueWatch
 from tests.simulation.api_server import ApiServer
@@ -148,7 +149,7 @@ class Replica:
         rates = RateLimiter(config.writes.per_second, config.writes.burst)
         client = ApiClient(credentials, rates, session=Session(link))
         lease_client = ApiClient(credentials, session=Session(link))
-        election = client.fence = process.election_of(config, lease_client, self.identity)
+        election = client.fence = election_of(config, lease_client, self.identity)
         self.operator = operator = process.Operator(config, client, election)
         self.on_start(self, operator)
         try:

@@ -24,12 +24,13 @@ from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, CredentialsError
 from fairburst.kube.api.first_answer import first_answer
 from fairburst.kube.api.informer import Informer, silence
-from fairburst.kube.api.lease import LeaderElection, LeaseTimes
+from fairburst.kube.api.lease import LeaderElection
 from fairburst.kube.api.objects import LIVE_PODS, Namespace, Node, Pod
 from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.api.retry import WriteRetries
 from fairburst.kube.api.served_certificate import CertificateError
 from fairburst.kube.apply import Applier
+from fairburst.kube.election import elected
 from fairburst.kube.evict import Evictor
 from fairburst.kube.forecasts.forecaster import Forecaster
 from fairburst.kube.garbage import Collections
@@ -39,6 +40,7 @@ from fairburst.kube.queues.queue_watch import QueueWatch
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.serving import serving
 from fairburst.kube.shadow import ObservingEngine
+from fairburst.kube.side_thread import Runner, SideThread, here
 from fairburst.kube.status_writer import StatusWriter
 from fairburst.kube.supervision import reconnected, stopped_by_signal, supervised
 from fairburst.kube.ungate import Ungater
@@ -82,27 +84,22 @@ async def _main(config: Config, forecaster: Sequence[str]) -> None:
     rates = {"write_rate": config.writes.per_second, "write_burst": config.writes.burst}
     async with await ApiClient.connect(config.kubeconfig, config.context, **rates, agent=f"fairburst {identity}") as client:
         await first_answer(client, stop)
-        if not config.leader_election.enabled:
-            await Operator(config, client, forecaster=forecaster).run(stop)
-        else:
-            async with ApiClient(client.credentials, agent=f"fairburst {identity}") as lease_client:
-                election = client.fence = election_of(config, lease_client, identity)
-                await Operator(config, client, election, forecaster).run(stop)
+        async with SideThread() as aside, elected(config, client, identity, aside) as election:
+            await Operator(config, client, election, forecaster, aside).run(stop)
     event(logger, logging.INFO, "stopped")
 
 
-def election_of(config: Config, client: ApiClient, identity: str) -> LeaderElection:
-    """Return the election as configured, with a client of its own."""
-    chosen = config.leader_election
-    times = LeaseTimes(chosen.lease_seconds, chosen.renew_deadline_seconds, chosen.retry_seconds)
-    return LeaderElection(client, config.namespace, config.lease_name, identity, times)
-
-
 class Operator:
-    """One operator process: its caches, its engine and its tasks. Without an `election` it leads as long as it runs."""
+    """One operator process: its caches, its engine and its tasks. Without an `election` it leads as long as it runs.
 
-    def __init__(self, config: Config, client: ApiClient, election: LeaderElection | None = None, forecaster: Sequence[str] = ()) -> None:
-        self._config, self._forecaster_command = config, forecaster
+    `aside` runs what must not wait for a round; an `election` sends its requests there.
+    """
+
+    def __init__(
+        self, config: Config, client: ApiClient, election: LeaderElection | None = None, forecaster: Sequence[str] = (),
+        aside: Runner = here,
+    ) -> None:  # fmt: skip
+        self._config, self._forecaster_command, self._aside = config, forecaster, aside
         self._client, self._election = client, election
         client.retries = WriteRetries(on_pardon=self._try_again)
         client.answers.on_return = client.retries.pardon
@@ -170,7 +167,7 @@ class Operator:
             self._recorder.start()
         try:
             async with serving(
-                self._config, self.metrics, healthy=self.unhealthy, ready=self.unready,
+                self._config, self.metrics, self._aside, healthy=self.unhealthy, ready=self.unready,
                 queues=lambda namespace: self._queues.objects_in(namespace) if self._ready else None,
             ) as port:  # fmt: skip
                 event(logger, logging.INFO, "started", pool=self._config.pool.name, port=port, server=self._client.credentials.server)
@@ -183,16 +180,16 @@ class Operator:
         ended = asyncio.create_task(stop.wait())
         tasks = [self._supervise(informer.path, informer.run) for informer in self._informers()]
         tasks.append(asyncio.create_task(self._run_terms(), name="terms"))
-        if self._election is not None:
-            tasks.append(self._supervise("election", self._election.run))
+        if (election := self._election) is not None:
+            tasks.append(self._supervise("election", lambda: self._aside(election.run())))
         try:
             done, _ = await asyncio.wait([ended, *tasks], return_when=asyncio.FIRST_COMPLETED)
             for task in done - {ended}:
                 task.result()  # its caches could not be filled: raise the reason
         finally:
             await self._finish()
-            if self._election is not None:
-                await self._hand_over(self._election)
+            if election is not None:
+                await self._hand_over(election)
             for task in (ended, *tasks):
                 task.cancel()
             await asyncio.gather(ended, *tasks, return_exceptions=True)
@@ -214,9 +211,9 @@ class Operator:
 
     async def _hand_over(self, election: LeaderElection) -> None:
         """Start no more writes, wait for those in flight, and then give up the Lease."""
-        election.resign()
+        await self._aside(election.resign())
         await self._client.writes_ended()
-        await election.release()
+        await self._aside(election.release())
 
     async def _run_terms(self) -> None:
         """Fill the caches; then lead whenever this process holds the Lease."""

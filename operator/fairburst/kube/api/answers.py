@@ -37,7 +37,7 @@ class Answers:
     """Notes the outcome of each request. Clients of one API server may share it; `on_return` is called at the end of each outage."""
 
     def __init__(self) -> None:
-        self.on_return: Callable[[], None] = lambda: None
+        self.on_return: Callable[[], object] = lambda: None
         self._silence = Outage()
         self._back = asyncio.Event()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import math
 import random
@@ -145,10 +146,19 @@ class Candidacy:
 class LeaderElection:
     """Runs one replica's candidacy. `leading` is set while the replica may write, `standing_by` while it may not.
 
-    `client` must not be shared: a renewal must neither wait behind other writes nor be stopped by this fence.
+    `client` must not be shared: a renewal must neither wait behind other writes nor be stopped by this fence. Create it and use it in one
+    event loop. `home`: the loop in which others wait for `leading` and `standing_by` and whose `answers` it shares, if that is another one.
     """
 
-    def __init__(self, client: ApiClient, namespace: str, name: str, identity: str, times: LeaseTimes) -> None:
+    def __init__(
+        self,
+        client: ApiClient,
+        namespace: str,
+        name: str,
+        identity: str,
+        times: LeaseTimes,
+        home: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
         self.leading, self.standing_by = asyncio.Event(), asyncio.Event()
         self.standing_by.set()
         # A request that has reached the server at the deadline gets this long to end.
@@ -160,10 +170,14 @@ class LeaderElection:
         self._turns = asyncio.Lock()
         self._problem: str | None = None
         self._published: object = None
+        self._home = home
 
     def share(self, answers: Answers) -> None:
         """Note the outcomes of this election's requests in `answers`: they are the first to end an outage."""
-        self._client.answers = answers
+        if self._home is None:
+            self._client.answers = answers
+        else:
+            self._client.answers.on_return = functools.partial(self._home.call_soon_threadsafe, answers.heard)
 
     @property
     def unread(self) -> str | None:
@@ -197,7 +211,7 @@ class LeaderElection:
             listener.cancel()
             await asyncio.gather(listener, return_exceptions=True)
 
-    def resign(self) -> None:
+    async def resign(self) -> None:
         """Start no further write. This replica keeps the Lease until `release`, so that no other one starts writing."""
         self._candidacy.resign()
         self._publish()
@@ -275,12 +289,18 @@ class LeaderElection:
 
     def _publish(self) -> None:
         leads = self._candidacy.leads(time.monotonic())
-        for flag, value in ((self.leading, leads), (self.standing_by, not leads)):
-            flag.set() if value else flag.clear()
+        if self._home is None:
+            self._show(leads)
+        else:
+            self._home.call_soon_threadsafe(self._show, leads)
         published = leads, self._candidacy.holder
         if self._candidacy.known and published != self._published:
             self._published = published
             event(logger, logging.INFO, "leading" if leads else "standing by", lease=self._name, holder=self._candidacy.holder)
+
+    def _show(self, leads: bool) -> None:
+        for flag, value in ((self.leading, leads), (self.standing_by, not leads)):
+            flag.set() if value else flag.clear()
 
     def _note(self, problem: str | None) -> None:
         """Log a problem if it is new."""
