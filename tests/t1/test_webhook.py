@@ -67,7 +67,7 @@ class Webhook(AdmissionServer):
 
     def __init__(self, config: Config, queues: dict[tuple[str, str, str], JsonObject]) -> None:
         self.metrics = Metrics()
-        super().__init__(config, self.metrics, lambda: queues)
+        super().__init__(config, self.metrics, lambda _: queues)
         self.asked: list[str] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
