@@ -207,6 +207,43 @@ def test_a_settled_cluster_with_waiting_jobs_gets_no_writes() -> None:
         world.after_due(plan)
 
 
+def test_a_queue_whose_jobs_all_wait_keeps_the_quota_of_an_idle_one() -> None:
+    """With 1,000 queues whose first Jobs came, 900 quotas were lowered by a pod that none of the Jobs could have used."""
+    world, crowd = world_with_batch(), [f"crowd-{number}" for number in range(20)]
+    for where in crowd:
+        world.queue(TQ, where, spec=SUSPENDS)
+    settle(world)
+    idle, written = {where: world.hard(where) for where in crowd}, Counter[str]()
+    for where in crowd:
+        held(world, "a", 32, namespace=where)
+    for _ in range(5):
+        written.update(write.namespace for write in world.round().quota_writes)
+        world.after(1.0)
+    still = [where for where in crowd if waiting(world, where)]
+    assert len(still) == len(crowd) - 2
+    assert {where: world.hard(where) for where in still} == {where: idle[where] for where in still}
+    assert written.keys() == set(crowd) - set(still)
+
+
+def test_the_places_of_started_jobs_are_kept_until_their_pods_exist() -> None:
+    """Several Jobs start at once in a large share. Newcomers lowered it before the Job controller had come to them, and started more Jobs
+    in the same places."""
+    world = world_with_batch()
+    settle(world)
+    for number in range(4):
+        held(world, f"first-{number}", 8, created=number)
+    world.round()
+    assert waiting(world) == []
+    crowd = [f"crowd-{number}" for number in range(15)]
+    for where in crowd:
+        world.queue(TQ, where, spec=SUSPENDS)
+        held(world, "a", 8, namespace=where)
+    settle(world)
+    started = [where for where in crowd if not waiting(world, where)]
+    assert len(started) == 4, "32 places are those of the first Jobs"
+    assert float(world.hard("batch")["requests.cpu"]) >= 32
+
+
 def test_only_our_note_on_a_suspended_job_means_held() -> None:
     plain, running, ours = job("n", "a", suspend=True), job("n", "b"), job("n", "c", suspend=True)
     running.metadata.annotations = ours.metadata.annotations = {HELD_ANNOTATION: "true"}

@@ -79,7 +79,7 @@ def next_start(
     """
     lacking = np.maximum(demand - work.waits - usage, 0.0)
     if granted is not None:
-        begun = np.minimum(lacking, np.maximum(granted - usage, 0.0))
+        begun = np.minimum(lacking, np.maximum(np.minimum(granted, capacity) - usage, 0.0))
         if (begun > _NOTHING).any():
             return begun, True
     if (lacking > _NOTHING).any():

@@ -21,6 +21,7 @@ from fairburst.kube.queues.spaces import namespace_of
 from fairburst.kube.rounds.cluster_state import ClusterState
 from fairburst.kube.rounds.view import RoundContext, RoundPlan
 from fairburst.kube.usage.demand import NamespaceDemand
+from fairburst.kube.usage.pod_counts import pods_in
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.model import Burst, GuaranteeClass, Memory
 
@@ -37,6 +38,7 @@ class ManagedNamespaces:
         self._reserve = reserve
         self._items: dict[str, ManagedNamespace] = {}
         self._holding: frozenset[str] = frozenset()
+        self._holds = False  # whether room is held for an expected burst
 
     @property
     def all(self) -> ValuesView[ManagedNamespace]:
@@ -62,6 +64,7 @@ class ManagedNamespaces:
 
         Namespaces with wrong labels, and those whose queue has left enforcement, are added to the plan.
         """
+        self._holds = any(decision.holding for decision in round_.result.lead_time)
         if round_.everything:
             former, self._items = self._items, {}
         else:
@@ -86,7 +89,7 @@ class ManagedNamespaces:
             round_.touched.add(namespace)
             item = self._items.get(namespace)
             if item is not None and item.row is not None:
-                item.held_back = round_.result.held_back is not None and bool(round_.result.held_back[item.row])
+                item.held_back = self._is_held_back(round_, item.row, item.entry, item.demand)
         self._holding = holding
         for namespace in holding:
             if namespace in self._items:
@@ -112,11 +115,17 @@ class ManagedNamespaces:
         if entry.lane is None:
             guarantee_class, by_size = round_.result.classes[row], self._reserve is not None and takes_part(entry)
             self._label(namespace, queue_labels(entry, guarantee_class, self._pool, by_size=by_size, further=further), plan)
-        held_back = round_.result.held_back is not None and bool(round_.result.held_back[row])
+        held_back = self._is_held_back(round_, row, entry, demands[namespace])
         level = round_.as_counted(row, round_.result.level[row])
         item = self._item(round_, demands[namespace], namespace, entry, row, level, held_back=held_back)
         item.lanes = tuple(one.lane for one in further if one.lane is not None)
         self._items[namespace] = item
+
+    def _is_held_back(self, round_: RoundContext, row: int, entry: QueueEntry | None, demand: NamespaceDemand) -> bool:
+        """Return whether the quota may permit no more than the level. Work that waits whole creates no pods, so its quota can stay as it
+        is while others have their turns; only an expected burst's room is kept from its namespace too."""
+        held_back = round_.result.held_back
+        return held_back is not None and bool(held_back[row]) and (self._holds or not _waits_whole(entry, demand))
 
     def _label(self, namespace: str, wanted: Labels, plan: RoundPlan) -> None:
         """Add the labels of a namespace that have to change to the plan."""
@@ -145,6 +154,8 @@ class ManagedNamespaces:
         # the largest pod for which a quota always leaves room: limited by the largest node, so that an absurd pod lifts no quota
         most = self._cluster.largest_node
         unit = {resource: min(demand.unit.get(resource, 0.0), most.get(resource, math.inf)) for resource in resources}
+        if _waits_whole(entry, demand) and pods_in(dict(zip(resources, level.tolist(), strict=True)), unit) < 1.0:
+            level, unit = np.zeros_like(level), dict.fromkeys(resources, 0.0)  # as of an idle queue
         floor = [max(self._floors.get(resource, 0.0), unit[resource]) for resource in resources]
         limits, where = self._cluster.limits, namespace_of(namespace)
         foreign_quotas = limits.quotas.get(where, ())
@@ -168,6 +179,10 @@ class ManagedNamespaces:
         if entry is not None and self._reserve is not None and takes_part(entry):
             names.append(SMALL_CLASS)
         return {name: self._class_values[name] for name in names}
+
+
+def _waits_whole(entry: QueueEntry | None, demand: NamespaceDemand) -> bool:
+    return entry is not None and entry.mode.holds == "Jobs" and demand.waits_whole
 
 
 def _burst_rate(entry: QueueEntry | None, memory: Memory, resources: tuple[str, ...]) -> FloatArray:

@@ -18,8 +18,8 @@ from fairburst.policy.tolerance import TOLERANCE
 class NextStarts:
     """`need` and `begun` by row, as `next_start` and `starting` of ClusterSnapshot.
 
-    Remembers by space the use up to which the core granted the next start. Up to that use, the pods that a started Job lacks belong to the
-    start that has begun; when a user raises the Job's parallelism, the further pods are another start.
+    Remembers by space the level at which work was permitted to start. Up to that use, the pods that started Jobs lack belong to starts that
+    have begun; when a user raises a Job's parallelism further, the additional pods are another start.
     """
 
     def __init__(self, gates: UngatePlanner, largest_turn: float) -> None:
@@ -61,10 +61,13 @@ class NextStarts:
 
     def note_granted(self, governing: Sequence[QueueEntry], usage: FloatArray, level: FloatArray) -> None:
         """Remember which starts may begin now, and those that have begun. `usage`, `level`: (N, K) of this round."""
-        kept = {space: self._granted[space] for row in self.begun if (space := governing[row].space) in self._granted}
+        kept = dict[str, FloatArray]()
+        for row in self.begun:
+            if (granted := self._granted.get(space := governing[row].space)) is not None:
+                kept[space] = np.maximum(granted, level[row])
         rows = np.array(sorted(self.need.keys() - self.begun), dtype=np.int64)
         if rows.size:
             target = usage[rows] + np.array([self.need[row] for row in rows.tolist()])
             may_begin = np.flatnonzero((level[rows] >= target * (1.0 - TOLERANCE)).all(axis=1)).tolist()
-            kept |= {governing[rows[position]].space: target[position] for position in may_begin}
+            kept |= {governing[rows[position]].space: np.maximum(target[position], level[rows[position]]) for position in may_begin}
         self._granted = kept

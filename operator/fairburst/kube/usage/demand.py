@@ -107,6 +107,14 @@ class NamespaceDemand:
             self._ordered = OrderedJobs.of(self.held, self.resources)
         return self._ordered
 
+    @property
+    def waits_whole(self) -> bool:
+        """Whether all of this work waits for fairburst to start it, and no pods of it exist or are created meanwhile."""
+        if not self.held or None in self.created or self.stalled:
+            return False
+        held = dict(zip(self.resources, self.jobs_in_order().total.tolist(), strict=True))
+        return all(math.isclose(amount, held.get(name, 0.0), rel_tol=TOLERANCE) for name, amount in self.demand.items())
+
     def port_limit(self, *, alone: bool = False) -> PortLimit | None:
         """Return how few of the pods can run at a time for their host ports; None if all can. `alone`: if no others had these ports."""
         if not self.ports:
