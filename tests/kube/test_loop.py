@@ -115,8 +115,8 @@ async def test_an_urgent_event_ends_the_wait_for_others() -> None:
         await rounds.count(2)
 
 
-@pytest.mark.parametrize(("busy", "debounce", "want_rest"), [(0.1, 10_000, 0.1), (0.1, 100, 0.05)])
-async def test_urgent_events_without_end_leave_other_work_as_long_as_a_round_takes_or_half_the_debounce_time(
+@pytest.mark.parametrize(("busy", "debounce", "want_rest"), [(0.1, 10_000, 0.1), (0.1, 20, 0.1), (0.4, 20, LONGEST_PAUSE_SECONDS)])
+async def test_urgent_events_without_end_leave_other_work_as_long_as_a_round_takes_or_a_quarter_of_a_second(
     busy: float, debounce: int, want_rest: float
 ) -> None:
     rounds = Rounds(debounce=debounce)

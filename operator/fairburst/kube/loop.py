@@ -1,8 +1,8 @@
 """The level-triggered scheduling loop: events mark namespaces as changed, a round decides on the current state and writes the difference.
 
 A round starts a debounce time after the first event, so that many events make one round, and after a pause that is proportional to the
-length of the last round. After an urgent event it starts at once, unless the last round was planned just before. Without events it starts
-at the next known boundary, and at least every few seconds. It runs on one event loop, so the view cannot change during a round.
+length of the last round. After an urgent event it starts at once, or after a pause as long as the last round took to plan. Without events
+it starts at the next known boundary, and at least every few seconds. It runs on one event loop, so the view cannot change during a round.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ QUIET_SECONDS = 10.0  # after a failed write a round plans the same again, which
 UNREADY_AFTER = 3  # failed rounds in a row
 PAUSE_RATIO = 9.0  # pause after a round, as a multiple of its length: rounds take a tenth of a core at most
 CALM_PAUSE_RATIO = 19.0  # the same after a round without writes in which every queue is given what it wants: they take a twentieth
-LONGEST_PAUSE_SECONDS = 0.25  # bounds that pause after a long round, so that events do not wait longer
+LONGEST_PAUSE_SECONDS = 0.25  # bounds these pauses after a long round, so that events do not wait longer
 LONGEST_CALM_PAUSE_SECONDS = 0.5  # bounds the longer one
 CLOCK = time.time
 
@@ -179,7 +179,7 @@ class SchedulingLoop:
                 ratio, longest = CALM_PAUSE_RATIO, LONGEST_CALM_PAUSE_SECONDS
         finally:  # a failed round has blocked the event loop as well
             planned = time.monotonic()
-            self._rest_until = planned + min(planned - started, self._config.debounce_milliseconds / 2000)
+            self._rest_until = planned + min(planned - started, LONGEST_PAUSE_SECONDS)
             self._paused_until = planned + min(ratio * (planned - started), longest)
         plan.since = since
         ok = await self._send(plan)
