@@ -265,3 +265,15 @@ def test_a_queue_of_another_pool_that_is_not_in_force_keeps_no_pod_of_the_namesp
     bare(world, "batch", 10)
     settle(world)
     assert gated(world, "batch") == 0
+
+
+def test_jobs_without_groups_start_pod_by_pod_also_before_any_of_their_pods_exists() -> None:
+    """All that such a Job lacked was taken as one start, which had a turn, and the places of that turn waited for the Job controller."""
+    world, crowd = World(), [f"crowd-{number}" for number in range(10)]  # 64 cpu
+    for where in crowd:
+        world.queue(TQ, where, spec=GATES)
+        world.controller("Job", None, job(where, "work", 22, requesting()))
+        plan = world.round()
+        world.after(1.0)
+    assert plan.snapshot.next_start == {}
+    assert sorted(plan.result.level[:, 0].tolist()) == [6.0] * 6 + [7.0] * 4

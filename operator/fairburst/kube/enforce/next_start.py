@@ -51,9 +51,9 @@ def held_jobs(demand: NamespaceDemand, resources: Sequence[str]) -> WholeWork | 
 
 
 def gated_groups(namespace: str, gated: GatedPods, pods: PodIndex, fits: Callable[[RequestVector], bool]) -> WholeWork | None:
-    """Return the groups of a namespace behind our gate; None if it has other pods, which use any share."""
+    """Return the groups of a namespace behind our gate; None if it has none, or other pods, which use any share."""
     groups = gated.groups_of(namespace)
-    if sum(len(group.sizes) for group in groups) != pods.namespace(namespace).pods:
+    if not groups or sum(len(group.sizes) for group in groups) != pods.namespace(namespace).pods:
         return None
     needs = np.array([group_need(group, pods) for group in groups]).reshape(-1, len(pods.resources))
     may_start = np.array([group.waits_whole and all(fits(pods.requests(key)) for key in group.gated) for group in groups], dtype=bool)
