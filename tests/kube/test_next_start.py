@@ -12,7 +12,7 @@ POOL = np.array([64.0])
 
 
 def work(*needs: float) -> WholeWork:
-    return WholeWork(np.array(needs, dtype=np.float64).reshape(-1, 1), np.array([sum(needs)]))
+    return WholeWork(np.array(needs, dtype=np.float64).reshape(-1, 1), np.array([sum(needs)]), np.zeros(1))
 
 
 @pytest.mark.parametrize(

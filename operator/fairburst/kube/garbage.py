@@ -1,9 +1,9 @@
 """Short garbage collections in a process that holds very much.
 
 A full collection of CPython walks through all objects while no thread runs: a quarter of a second with 2,000 queues, every few seconds, and
-seldom finds any of them. Here the survivors of a full collection are left out of the next ones, which look only at what is new. What refers
-to nothing in a circle is freed at once in any case. All objects are looked at once an hour, and when there is twice as much memory: circles
-that ended after a collection had left them out are found then.
+seldom finds any of them. Here the survivors of a full collection are left out of the next ones, which look only at what is new. Objects
+that are in no circle of references are freed at once in any case. All objects are looked at once an hour, and when there is twice as much
+memory: circles that ended after a collection had left them out are found then.
 """
 
 from __future__ import annotations

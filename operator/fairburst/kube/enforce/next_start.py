@@ -28,11 +28,13 @@ _NOTHING = 1e-3  # levels are in thousandths
 class WholeWork:
     """The work of a queue that waits to start whole, in resource units.
 
-    needs: (M, K) requests of each part that may start. waits: (K,) requests of all parts, also of incomplete ones.
+    needs: (M, K) requests of each part that may start. waits: (K,) requests of all parts, also of incomplete ones. successors: (K,)
+    requests of the missing pods of started work that replace ended ones.
     """
 
     needs: FloatArray
     waits: FloatArray
+    successors: FloatArray
 
     def smallest(self, capacity: FloatArray, limits: Mapping[str, float], resources: Sequence[str]) -> FloatArray | None:
         """Return the least need, by dominant share, that fits the pool (K,) and the queue's limits by resource; None if none does."""
@@ -47,7 +49,11 @@ def held_jobs(demand: NamespaceDemand, resources: Sequence[str]) -> WholeWork | 
         return None
     needs = np.array([[one.need.get(name, 0.0) for name in resources] for one in demand.held]).reshape(-1, len(resources))
     may_start = np.array([one.has_node for one in demand.held], dtype=bool)
-    return WholeWork(needs[may_start], needs.sum(axis=0))
+    successors = np.zeros(len(resources))
+    for one in demand.lacking:
+        if count := one.successors:
+            successors += count * np.array([one.requests.get(name, 0.0) for name in resources])
+    return WholeWork(needs[may_start], needs.sum(axis=0), successors)
 
 
 def gated_groups(namespace: str, gated: GatedPods, pods: PodIndex, fits: Callable[[RequestVector], bool]) -> WholeWork | None:
@@ -57,7 +63,7 @@ def gated_groups(namespace: str, gated: GatedPods, pods: PodIndex, fits: Callabl
         return None
     needs = np.array([group_need(group, pods) for group in groups]).reshape(-1, len(pods.resources))
     may_start = np.array([group.waits_whole and all(fits(pods.requests(key)) for key in group.gated) for group in groups], dtype=bool)
-    return WholeWork(needs[may_start], needs.sum(axis=0))
+    return WholeWork(needs[may_start], needs.sum(axis=0), np.zeros(len(pods.resources)))  # a successor waits behind our gate
 
 
 def group_need(group: PodGroup, pods: PodIndex) -> FloatArray:
@@ -73,15 +79,16 @@ def next_start(
 ) -> tuple[FloatArray | None, bool]:  # fmt: skip
     """Return the need of a queue's next start beyond its `usage`, and whether that start has begun.
 
-    The need is that of started work that lacks pods, else that of the smallest part; None if no waiting work may have a turn. demand,
-    usage: (K,) resource units. granted: (K,) use up to which the core let a start begin; None if it let none. capacity: (K,) part of the
-    pool that a turn may take.
+    The need is that of started work that lacks pods, else that of the smallest part; None if no waiting work may have a turn. A start has
+    begun as long as pods of it have never existed: work whose pods end and have successors gets those by its queue's share. demand, usage:
+    (K,) resource units. granted: (K,) use up to which the core let work start; None if it let none. capacity: (K,) part of the pool that a
+    turn may take.
     """
     lacking = np.maximum(demand - work.waits - usage, 0.0)
     if granted is not None:
-        begun = np.minimum(lacking, np.maximum(np.minimum(granted, capacity) - usage, 0.0))
+        begun = np.minimum(lacking - work.successors, np.minimum(granted, capacity) - usage)
         if (begun > _NOTHING).any():
-            return begun, True
+            return np.maximum(begun, 0.0), True
     if (lacking > _NOTHING).any():
         return lacking, False
     return work.smallest(capacity, limits, resources), False

@@ -79,6 +79,11 @@ def pods_wanted(job: Job, pods: CountedPods) -> int:
     return bounded_count(int(min(pods_at_once(job.spec), completions_left(job, pods))))
 
 
+def pods_ended(job: Job, pods: CountedPods) -> int:
+    """Return how many pods of the Job have ended, whether or not the Job controller has counted them."""
+    return max(sum(_counted(job)), pods.ended)
+
+
 def is_reached(job: Job) -> bool:
     """Return whether the Job controller has processed the Job. It notes the start as it does, whether or not a quota refused its pods."""
     return job.status.start_time is not None
@@ -86,5 +91,5 @@ def is_reached(job: Job) -> bool:
 
 KIND = WorkloadKind(
     "Job", "batch", "v1", "jobs", Job,
-    suspends=True, creates_pods=True, wanting=_creating_pods, wanted=pods_wanted, reached=is_reached,
+    suspends=True, creates_pods=True, wanting=_creating_pods, wanted=pods_wanted, reached=is_reached, ended=pods_ended,
 )  # fmt: skip
