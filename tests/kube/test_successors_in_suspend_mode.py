@@ -5,6 +5,9 @@ from __future__ import annotations
 import copy
 import random
 
+import pytest
+
+from fairburst.kube.usage.demand import namespace_demand
 from tests.support.held_work import TQ, held, jobs, world_with_batch
 from tests.support.objects import World, job, pod, requesting
 
@@ -68,6 +71,22 @@ class LongJob:
             node = "node-0" if first < PLACES // 2 else "node-1"
             self.world.put(pod(namespace, name, owner=("Job", name.split(".")[0]), node=node, phase="Running"))
             self.ends[namespace, name] = self.world.now + self._chance.uniform(*TASK_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("completions", "existing", "ended", "expected"),
+    [(100, 0, 0, 0), (100, 26, 0, 0), (100, 26, 40, 2), (28, 10, 10, 0), (28, 10, 18, 0), (100, 10, 10, 10)],
+    ids=["none yet", "the last two", "two have ended", "a part has ended", "no more are wanted", "a part has ended and has successors"],
+)
+def test_missing_pods_are_successors_as_far_as_as_many_have_been_there(completions: int, existing: int, ended: int, expected: int) -> None:
+    world = World()
+    world.controller("Job", None, job("n", "long", SIZE, requesting(), completions=completions, status={"succeeded": ended}))
+    for number in range(existing):
+        world.put(pod("n", f"long.{number}", owner=("Job", "long")))
+    demand = namespace_demand(
+        world.view.controllers.workloads("n"), world.view.pods.namespace("n"), world.view.pods.owners_in("n"), ("cpu",)
+    )
+    assert sum(one.successors for one in demand.lacking) == expected
 
 
 def test_successors_of_ended_pods_come_by_the_queues_share_and_are_no_start_that_has_begun() -> None:

@@ -39,8 +39,8 @@ class Owner:
     """A controller that creates pods and is retried by its own back-off when a quota refuses one.
 
     `wanted` pods in all, `existing` not ended; `requests` of one pod in resource units. `reached`: whether it has been processed yet. If
-    not, no quota has refused its pods: it is in the queue of its kind's workers. `ended`: how many of its pods have ended. `stalled`:
-    whether it is resynced although it created no pods the last times.
+    not, no quota has refused its pods: it is in the queue of its kind's workers. `successors`: how many of the missing pods replace
+    pods that have ended. `stalled`: whether it is resynced although it created no pods the last times.
     """
 
     kind: str
@@ -51,13 +51,8 @@ class Owner:
     existing: int
     requests: Mapping[str, float]
     reached: bool = True
-    ended: int = 0
+    successors: int = 0
     stalled: bool = False
-
-    @property
-    def successors(self) -> int:
-        """How many of the missing pods replace pods that have ended; the others have never existed."""
-        return min(max(self.wanted - self.existing, 0), self.ended)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +246,8 @@ def _desired_pods(kind: WorkloadKind, controller: Any, stored: OwnerUsage, wante
         (requests, uncounted), ports = equal.requests_of(template), host_ports(template.spec)
     existing = stored.active - stored.terminating
     reached = kind.reached(controller)
-    ended = kind.ended(controller, stored)
-    owner = Owner(kind.name, metadata.namespace, metadata.name, metadata.uid, wanted, existing, requests, reached, ended)
+    successors = 0 if kind.new is None else max(0, wanted - existing - kind.new(controller, stored))
+    owner = Owner(kind.name, metadata.namespace, metadata.name, metadata.uid, wanted, existing, requests, reached, successors)
     lacks = _lacks_requests(stored.newest_requests, template, equal.resources)
     return DesiredPods(owner, controller, stored, lacks, uncounted, ports)
 

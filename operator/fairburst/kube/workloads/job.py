@@ -79,9 +79,12 @@ def pods_wanted(job: Job, pods: CountedPods) -> int:
     return bounded_count(int(min(pods_at_once(job.spec), completions_left(job, pods))))
 
 
-def pods_ended(job: Job, pods: CountedPods) -> int:
-    """Return how many pods of the Job have ended, whether or not the Job controller has counted them."""
-    return max(sum(_counted(job)), pods.ended)
+def new_pods(job: Job, pods: CountedPods) -> int:
+    """Return how many pods the Job lacks that have never existed. The others that it lacks replace pods that have ended, whether or not the
+    Job controller has counted these.
+    """
+    ended = max(sum(_counted(job)), pods.ended)
+    return max(0, bounded_count(pods_at_once(job.spec)) - (pods.active - pods.terminating) - ended)
 
 
 def is_reached(job: Job) -> bool:
@@ -91,5 +94,5 @@ def is_reached(job: Job) -> bool:
 
 KIND = WorkloadKind(
     "Job", "batch", "v1", "jobs", Job,
-    suspends=True, creates_pods=True, wanting=_creating_pods, wanted=pods_wanted, reached=is_reached, ended=pods_ended,
+    suspends=True, creates_pods=True, wanting=_creating_pods, wanted=pods_wanted, reached=is_reached, new=new_pods,
 )  # fmt: skip
