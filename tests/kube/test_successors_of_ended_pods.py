@@ -1,4 +1,4 @@
-"""A long Job in Suspend mode whose pods end one by one and get successors, beside queues that come later and could use all places."""
+"""A long Job that starts whole, whose pods end one by one and get successors, beside queues that come later and could use all places."""
 
 from __future__ import annotations
 
@@ -7,20 +7,30 @@ import random
 
 import pytest
 
+from fairburst.kube.api.objects import SchedulingGate
+from fairburst.kube.names import GATE
 from fairburst.kube.usage.demand import namespace_demand
-from tests.support.held_work import TQ, held, jobs, world_with_batch
+from tests.support.held_work import TQ, held, jobs
 from tests.support.objects import World, job, pod, requesting
 
 PLACES, SIZE, RIVALS = 64, 28, 7
+GROUP = {"fairburst.dev/group": "long", "fairburst.dev/group-size": str(SIZE)}
 STEP_SECONDS, TASK_SECONDS = 2.0, (15.0, 25.0)
 
 
 class LongJob:
-    """`batch` has one Job of 28 pods at a time; each pod runs for some twenty seconds. The scheduler favours no queue."""
+    """`batch` has one Job of 28 pods at a time; each pod runs for some twenty seconds. The scheduler favours no queue.
 
-    def __init__(self) -> None:
-        self.world: World = world_with_batch()
-        held(self.world, "long", SIZE, completions=100_000)
+    mode: in Suspend mode the Job starts whole, in Gate mode its pods are a group.
+    """
+
+    def __init__(self, mode: str) -> None:
+        self.world, self.grouped = World(), mode == "Gate"
+        self.world.queue(TQ, "batch", spec={"enforcement": mode})
+        if self.grouped:
+            self.world.controller("Job", None, job("batch", "long", SIZE, requesting(), completions=100_000))
+        else:
+            held(self.world, "long", SIZE, completions=100_000)
         self.wanted = {"batch": ("long", SIZE)}
         self.ends = dict[tuple[str, str], float]()
         self._pods = self._ended = 0
@@ -61,15 +71,20 @@ class LongJob:
         room = float(self.world.hard(namespace)["requests.cpu"]) - present
         for _ in range(int(min(most - present, room))):
             self._pods += 1
-            self.world.put(pod(namespace, f"{owner}.{self._pods}", owner=("Job", owner)))
+            made = pod(namespace, f"{owner}.{self._pods}", owner=("Job", owner))
+            if self.grouped and namespace == "batch":
+                made.metadata.labels, made.spec.scheduling_gates = GROUP, [SchedulingGate(GATE)]
+            self.world.put(made)
 
     def _bind(self) -> None:
-        waiting = [key for key in self.world.pods if key not in self.ends]
+        waiting = [key for key, one in self.world.pods.items() if key not in self.ends and not one.gated]
         self._chance.shuffle(waiting)
         for namespace, name in waiting[: PLACES - len(self.ends)]:
             first = sum(self.world.pods[key].spec.node_name == "node-0" for key in self.ends)
             node = "node-0" if first < PLACES // 2 else "node-1"
-            self.world.put(pod(namespace, name, owner=("Job", name.split(".")[0]), node=node, phase="Running"))
+            made = pod(namespace, name, owner=("Job", name.split(".")[0]), node=node, phase="Running")
+            made.metadata.labels = self.world.pods[namespace, name].metadata.labels
+            self.world.put(made)
             self.ends[namespace, name] = self.world.now + self._chance.uniform(*TASK_SECONDS)
 
 
@@ -89,9 +104,10 @@ def test_missing_pods_are_successors_as_far_as_as_many_have_been_there(completio
     assert sum(one.successors for one in demand.lacking) == expected
 
 
-def test_successors_of_ended_pods_come_by_the_queues_share_and_are_no_start_that_has_begun() -> None:
+@pytest.mark.parametrize("mode", ["Suspend", "Gate"])
+def test_successors_of_ended_pods_come_by_the_queues_share_and_are_no_start_that_has_begun(mode: str) -> None:
     """Some pods of such a Job lack at any time. They were taken as the rest of its start, and it kept its 28 places for ten minutes."""
-    found = LongJob()
+    found = LongJob(mode)
     assert found.run(40.0) > SIZE / 2
     found.rivals_come()
     found.run(100.0)
