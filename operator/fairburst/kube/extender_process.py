@@ -20,7 +20,7 @@ from fairburst.kube.api.objects import LIVE_PODS, Node, Pod
 from fairburst.kube.extender.node_table import NodeTable
 from fairburst.kube.extender.queue_objects import PATHS, Queue, classes, expected_bursts, spaces_of
 from fairburst.kube.extender.server import ExtenderServer
-from fairburst.kube.garbage import Collections
+from fairburst.kube.garbage import short_collections
 from fairburst.kube.process import NO_CLUSTER
 from fairburst.kube.supervision import run_until, stopped_by_signal
 from fairburst.kube.usage.pod_index import PodIndex
@@ -36,9 +36,9 @@ CHOOSE_SECONDS = 1.0  # between two choices of kept nodes while room is held: wo
 def run(config: Config) -> int:
     """Run the extender until SIGTERM or SIGINT; return the exit code."""
     set_up(config.log.level, config.log.json_lines)
-    Collections.install()
     try:
-        asyncio.run(_main(config))
+        with short_collections():
+            asyncio.run(_main(config))
     except (ApiError, CredentialsError) as error:
         event(logger, logging.ERROR, "cannot run", problem=str(error))
         return NO_CLUSTER

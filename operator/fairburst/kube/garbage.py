@@ -8,29 +8,37 @@ memory: circles that ended after a collection had left them out are found then.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 WHOLE_SECONDS = 3600.0
 GROWTH = 2.0
 FULL = 2  # the generation of a full collection
 
 
-class Collections:
-    """A callback of `gc`. `install` it once in a process."""
+@contextlib.contextmanager
+def short_collections() -> Iterator[None]:
+    """Collect like this inside. The present objects, modules for the most part, are left out at first."""
+    callback = _Collections()
+    gc.freeze()
+    gc.callbacks.append(callback)
+    try:
+        yield
+    finally:
+        gc.callbacks.remove(callback)
+        gc.unfreeze()
+
+
+class _Collections:
+    """A callback of `gc`."""
 
     def __init__(self) -> None:
         self._whole_at = time.monotonic()
         self._blocks = sys.getallocatedblocks()
         self._whole = False
-
-    @staticmethod
-    def install() -> None:
-        """Begin with the present objects, which are modules for the most part."""
-        gc.freeze()
-        gc.callbacks.append(Collections())
 
     def __call__(self, phase: str, info: Mapping[str, int]) -> None:
         """Decide on what a full collection looks at before it begins, and leave out its survivors after it."""

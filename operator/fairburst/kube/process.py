@@ -33,7 +33,7 @@ from fairburst.kube.apply import Applier
 from fairburst.kube.election import elected
 from fairburst.kube.evict import Evictor
 from fairburst.kube.forecasts.forecaster import Forecaster
-from fairburst.kube.garbage import Collections
+from fairburst.kube.garbage import short_collections
 from fairburst.kube.loop import SchedulingLoop
 from fairburst.kube.memories import Memories
 from fairburst.kube.queues.queue_watch import QueueWatch
@@ -68,9 +68,9 @@ FINISH_SECONDS = 5.0  # for the last round and its statuses; Kubernetes kills th
 def run(config: Config, forecaster: Sequence[str] = ()) -> int:
     """Run the operator until SIGTERM or SIGINT; return the exit code. forecaster: the command of its forecaster; without one, none runs."""
     set_up(config.log.level, config.log.json_lines)
-    Collections.install()
     try:
-        asyncio.run(_main(config, forecaster))
+        with short_collections():
+            asyncio.run(_main(config, forecaster))
     except (ApiError, CertificateError, CredentialsError) as error:
         event(logger, logging.ERROR, "cannot run", problem=str(error))
         return 1 if isinstance(error, CertificateError) else NO_CLUSTER
