@@ -62,7 +62,7 @@ def test_a_circle_that_ends_later_is_found_within_an_hour(now: list[float]) -> N
     assert end() is None
 
 
-def test_circles_that_end_later_are_found_before_memory_has_doubled(now: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_circles_that_end_later_are_found_once_memory_has_doubled(now: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = sys.getallocatedblocks()
     circle = Circle()
     end = weakref.ref(circle)

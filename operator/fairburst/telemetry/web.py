@@ -48,7 +48,7 @@ class WebServer:
 
     async def _metrics(self, _: web.Request) -> web.Response:
         self._process.read(self._loop)
-        # Encoding thousands of series takes a second; a thread keeps rounds and the Lease renewal from waiting for it.
+        # Encoding thousands of series takes a second; another thread keeps the rest of this event loop from waiting for it.
         body = await asyncio.to_thread(generate_latest, self._registry)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 

@@ -107,7 +107,7 @@ class AdmissionServer:
         queues = self._queues(namespace)
         if queues is None:
             return None
-        body, queue = review["object"], governing(queues, namespace, pool)
+        body = review["object"]
         match review["resource"]["resource"], review["operation"]:
             case "pods", "CREATE" if another_pools(queues, namespace, pool):
                 return []
@@ -115,7 +115,7 @@ class AdmissionServer:
                 return pod_patch(body, asked_queue(queues, body, namespace, pool), self._config)
             case "jobs", "CREATE" | "UPDATE":
                 asked = asked_queue(queues, first_template(body), namespace, pool)
-                return job_patch(body, review.get("oldObject"), queue, self._config, asked)
+                return job_patch(body, review.get("oldObject"), governing(queues, namespace, pool), self._config, asked)
             case "jobsets", "CREATE":
                 return held_patch(body, asked_queue(queues, first_template(body), namespace, pool))
             case _:  # a kind that the webhook is not registered for

@@ -63,7 +63,7 @@ def gated_groups(namespace: str, gated: GatedPods, pods: PodIndex, fits: Callabl
         return None
     needs = np.array([group_need(group, pods) for group in groups]).reshape(-1, len(pods.resources))
     may_start = np.array([group.waits_whole and all(fits(pods.requests(key)) for key in group.gated) for group in groups], dtype=bool)
-    return WholeWork(needs[may_start], needs.sum(axis=0), np.zeros(len(pods.resources)))  # a successor waits behind our gate
+    return WholeWork(needs[may_start], needs.sum(axis=0), np.zeros(len(pods.resources)))  # existing successors wait in `gated`
 
 
 def group_need(group: PodGroup, pods: PodIndex) -> FloatArray:
