@@ -21,8 +21,8 @@ from fairburst.kube.enforce.controller_resync import (
 from fairburst.kube.usage.demand import Owner
 
 
-def lacking(existing: int = 2, uid: str = "a", *, reached: bool = True) -> Owner:
-    return Owner("Job", "batch", uid, uid, wanted=5, existing=existing, requests={"cpu": 1.0}, reached=reached)
+def lacking(existing: int = 2, uid: str = "a", *, reached: bool = True, due: bool = False) -> Owner:
+    return Owner("Job", "batch", uid, uid, wanted=5, existing=existing, requests={"cpu": 1.0}, reached=reached, due=due)
 
 
 def quota(*owners: Owner, free: float, cause: object = 0, gated: bool = False) -> list[Room]:
@@ -71,6 +71,38 @@ def test_one_that_has_just_been_refused_gets_its_grace() -> None:
     planner = ResyncPlanner()
     plan(planner, quota(lacking(), free=0.5), 10.0)
     assert plan(planner, quota(lacking(), free=1.0), 10.1) == ([], 13.0)
+
+
+def test_one_whose_controller_has_still_to_count_its_ended_pods_is_not_woken_until_then() -> None:
+    planner = ResyncPlanner()
+    assert plan(planner, quota(lacking(due=True), free=1.0), 0.0) == ([], UNREACHED_SECONDS)
+    assert plan(planner, quota(lacking(due=True), free=1.0, cause=1), 30.0) == ([], UNREACHED_SECONDS)
+    (woken,), _ = plan(planner, quota(lacking(), free=1.0, cause=2), 30.1)
+    assert woken.uid == "a", "it counted them and left the room"
+
+
+def test_one_whose_ended_pods_are_never_counted_is_woken_like_the_others_after_a_minute() -> None:
+    planner = ResyncPlanner()
+    plan(planner, quota(lacking(due=True), free=1.0), 0.0)
+    (woken,), _ = plan(planner, quota(lacking(due=True), free=1.0, cause=1), UNREACHED_SECONDS)
+    assert woken.uid == "a"
+
+
+def test_room_that_such_a_controller_will_take_wakes_no_other() -> None:
+    planner, owners = ResyncPlanner(), [lacking(uid="a"), lacking(uid="b", due=True)]
+    plan(planner, quota(*owners, free=0.0), 0.0)
+    assert plan(planner, quota(*owners, free=3.0, cause=1), 10.0)[0] == [], "b lacks three pods"
+    assert [owner.uid for owner in plan(planner, quota(*owners, free=4.0, cause=2), 10.1)[0]] == ["a"]
+
+
+def test_the_jobs_that_their_controller_has_still_to_process_are_counted() -> None:
+    planner = ResyncPlanner()
+    plan(planner, quota(lacking(uid="a", due=True), lacking(uid="b", reached=False), lacking(uid="c"), free=0.0), 0.0)
+    assert planner.unprocessed == 2
+    plan(planner, quota(lacking(uid="a"), lacking(uid="b", reached=False), free=0.0), 1.0)
+    assert planner.unprocessed == 1
+    plan(planner, [], 2.0)
+    assert planner.unprocessed == 0
 
 
 def test_waking_that_does_not_help_is_repeated_ever_more_rarely() -> None:

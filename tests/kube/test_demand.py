@@ -264,6 +264,20 @@ def test_a_job_is_reached_once_its_controller_has_noted_its_start() -> None:
     assert [(owner.name, owner.reached) for owner in demand(new, old).lacking] == [("new", False), ("old", True)]
 
 
+@pytest.mark.parametrize(
+    ("active", "things", "due"),
+    [
+        pytest.param(2, pods_of("j", 2), False, id="its status has the pods that there are"),
+        pytest.param(3, pods_of("j", 2), True, id="one more: that one has ended since"),
+        pytest.param(1, pods_of("j", 2), False, id="one less: that one is new"),
+        pytest.param(2, pods_of("j", 2, deletionTimestamp="2026-01-01T00:00:00Z"), True, id="they are being deleted"),
+    ],
+)
+def test_a_job_is_due_while_its_status_counts_pods_as_active_that_have_ended(active: int, things: list[Any], *, due: bool) -> None:
+    (owner,) = demand(job("batch", "j", 5, status={"active": active}), *things).lacking
+    assert owner.due is due
+
+
 def test_a_deployment_wants_through_its_replica_sets() -> None:
     old = replicated(ReplicaSet, "batch", "old", 1, owner=("Deployment", "web"))
     new = replicated(ReplicaSet, "batch", "new", 3, owner=("Deployment", "web"))

@@ -105,8 +105,31 @@ def test_a_quota_that_is_right_is_left_alone() -> None:
     ],
 )
 def test_small_changes_wait(have: str, level: float, unit: float, written: bool) -> None:
-    writes, _ = plan([target(level, unit=unit)], [stored(have)])
+    writes, _ = plan([target(level, unit=unit)], [stored(have, used={"requests.cpu": have})])
     assert bool(writes) is written
+
+
+@pytest.mark.parametrize(
+    ("used", "level", "slack", "written"),
+    [
+        pytest.param("10", 40.0, 20.0, False, id="ten more pods of slack, where forty still fit"),
+        pytest.param("29", 40.0, 20.0, False, id="ten more, where 21 still fit"),
+        pytest.param("30", 40.0, 20.0, True, id="ten more, where twenty still fit"),
+        pytest.param("50", 40.0, 11.0, True, id="one more, where none fits"),
+        pytest.param("10", 44.0, 20.0, False, id="a higher level that the quota permits already"),
+        pytest.param("10", 51.0, 1.0, True, id="a level above the quota"),
+    ],
+)
+def test_slack_is_written_once_the_quota_is_about_to_refuse_pods(used: str, level: float, slack: float, *, written: bool) -> None:
+    writes, _ = plan([target(level, slack=slack)], [stored("50", used={"requests.cpu": used})])
+    assert bool(writes) is written
+
+
+def test_slack_that_a_quota_does_not_need_is_written_after_a_minute() -> None:
+    planner = QuotaPlanner("default", 1.0)
+    assert plan([target(40.0, slack=20.0)], [stored("50")], 100.0, planner) == ([], 160.0)
+    (write,), _ = plan([target(40.0, slack=20.0)], [stored("50")], 160.0, planner)
+    assert write.hard == {"requests.cpu": "60"}
 
 
 def test_a_small_surplus_is_written_at_once_where_head_room_is_used() -> None:
@@ -289,7 +312,7 @@ def test_slack_for_a_burst_that_has_just_begun_is_written_when_its_first_pods_ma
     planner = QuotaPlanner("default", 1.0)
     begun = replace(target(40.0, latency=True), opening=True)
     assert plan([begun], [stored("40")], 100.0, planner) == ([], 110.0)
-    (write,), _ = plan([replace(begun, opening=False)], [stored("40")], 110.0, planner)
+    (write,), _ = plan([replace(begun, opening=False)], [stored("40", used={"requests.cpu": "40"})], 110.0, planner)
     assert write.hard == {"requests.cpu": "41"}
 
 

@@ -196,6 +196,7 @@ class SchedulingLoop:
         metrics.quotas_out_of_sync.set(plan.quotas_out_of_sync)
         metrics.refused.inc(plan.refused - self._refused)
         self._refused = plan.refused
+        metrics.unprocessed_jobs.set(plan.unprocessed)
         metrics.show_capacity(snapshot.resources, snapshot.live_capacity, snapshot.committed_capacity)
         if not ok:
             self._quiet_until = started + QUIET_SECONDS

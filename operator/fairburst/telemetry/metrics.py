@@ -186,6 +186,11 @@ class Metrics:
             "Quotas whose enforced values differed from the written ones in the last round.",
             registry=self.registry,
         )
+        self.unprocessed_jobs = Gauge(
+            "fairburst_unprocessed_jobs",
+            "Jobs that lack pods and that the Job controller has still to process, because they are new or pods of them have ended.",
+            registry=self.registry,
+        )
 
     def _webhook_metrics(self) -> None:
         counter = partial(Counter, registry=self.registry)
@@ -219,7 +224,7 @@ class Metrics:
             gauge.clear()
         for gauge in (self.estimator_error, self.estimator_bias, self.estimator_used):
             gauge.clear()
-        for gauge in (self.reserve_ratio, self.jobs_too_large, self.quotas_out_of_sync):
+        for gauge in (self.reserve_ratio, self.jobs_too_large, self.quotas_out_of_sync, self.unprocessed_jobs):
             gauge.set(0)
 
     def show_capacity(self, resources: Iterable[str], live: Iterable[float], committed: Iterable[float]) -> None:

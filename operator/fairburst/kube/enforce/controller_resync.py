@@ -7,6 +7,9 @@ refused is left alone the longer, the more controllers lack pods. A further anno
 rarely if that does not help. While its quota stays the same, the API server would mostly refuse its pods again. The next annotation then
 follows only after `FIRST_RETRY_SECONDS` and ever longer times, in case the API server's own view of the quota was behind.
 
+A Job whose status still counts pods as active that have ended is in that queue, too: the Job controller looks at it without an annotation.
+While the Job controller is behind, most Jobs are in it, and annotations for them would only cost writes.
+
 A controller that creates no pod although its quota has room and it was resynced several times is stalled: it waits after failures of its
 pods, up to ten minutes, or the API server refuses them for another reason than a quota. It is stalled until its number of pods changes. A
 Job that has not been processed for a while, which is shorter in Gate mode, is stalled until it is.
@@ -27,7 +30,7 @@ STALLED_ANNOTATION = "fairburst.dev/creates-no-pods"  # the number of pods that 
 GRACE_SECONDS = 3.0  # a controller tries again within a second of the end of one of its pods; on a busy cluster later
 SERVED_A_SECOND = 20.0  # controllers that have not been reached yet wait in their workers' queue; a resync lengthens it
 AWAITED_REACH_SECONDS = 10.0  # after which one that has not been processed yet is stalled in Gate mode: others use its part meanwhile
-UNREACHED_SECONDS = 60.0  # after which one that seems not to have been processed yet is treated like the others, unless starts are noted
+UNREACHED_SECONDS = 60.0  # after which one that seems to be in its workers' queue is treated like the others, unless starts are noted
 FIRST_REPEAT_SECONDS = 2.0
 LAST_REPEAT_SECONDS = 60.0
 FIRST_RETRY_SECONDS = 10.0  # for the same cause
@@ -107,6 +110,7 @@ class ResyncPlanner:
     def __init__(self) -> None:
         self._blocked: dict[str, dict[str, _Blocked]] = {}
         self._lacking = 0  # controllers in `_blocked`
+        self._unprocessed = dict[str, int]()  # by namespace, those of them that are in their workers' queue
         self._awaited: dict[str, float] = {}  # by uid, when a controller's turn began; in order of time
         self._ready: dict[str, list[_Ready]] = {}
         self._queued_seconds = 0.0
@@ -127,8 +131,11 @@ class ResyncPlanner:
             for room in in_namespace:
                 blocked |= {owner.uid: self._seen(former.get(owner.uid), owner, now) for owner in room.lacking}
             self._lacking += len(blocked) - len(former)
+            self._unprocessed.pop(namespace, None)
             if blocked:
                 self._blocked[namespace] = blocked
+            if count := sum(owner.due or not owner.reached for room in in_namespace for owner in room.lacking):
+                self._unprocessed[namespace] = count
             for uid in former.keys() - blocked.keys():
                 self._awaited.pop(uid, None)
             self._ready.pop(namespace, None)
@@ -137,6 +144,11 @@ class ResyncPlanner:
                 if ready:
                     self._ready.setdefault(namespace, []).extend(ready)
         return self._take_turns(now), dues
+
+    @property
+    def unprocessed(self) -> int:
+        """How many controllers lack pods and are known to be in their workers' queue."""
+        return sum(self._unprocessed.values())
 
     def recall(self, uid: str, pods: int) -> None:
         """Note a controller that an earlier process found stalled, and the number of pods that it had."""
@@ -197,8 +209,12 @@ class ResyncPlanner:
         """Return the controllers for which there is room, and when to look again at those whose turn is later, `due` at the latest."""
         chosen = list[_Ready]()
         free = dict(room.free)
-        for owner in sorted(room.lacking, key=lambda owner: (blocked[owner.uid].resynced_at, owner.uid)):
+        for owner in sorted(room.lacking, key=lambda owner: (not owner.due, blocked[owner.uid].resynced_at, owner.uid)):
             state = blocked[owner.uid]
+            if owner.due and now < state.since + UNREACHED_SECONDS:
+                _take(free, owner)  # it creates its pods without us
+                due = min(due, state.since + UNREACHED_SECONDS)
+                continue
             if not owner.reached and (again := self._await_reach(state, room, now)) is not None:
                 due = min(due, again)
                 continue

@@ -20,7 +20,15 @@ from fairburst.kube.api.objects import Quantity
 from fairburst.kube.api.quota_objects import ResourceQuota
 from fairburst.kube.containment import Containment
 from fairburst.kube.enforce.quota_scope import SCOPES, Scope
-from fairburst.kube.enforce.quota_worth import ENTITLED_FACTOR, permits_twice, same_amount, usable_part, worth_lowering, worth_raising
+from fairburst.kube.enforce.quota_worth import (
+    ENTITLED_FACTOR,
+    needed_soon,
+    permits_twice,
+    same_amount,
+    usable_part,
+    worth_lowering,
+    worth_raising,
+)
 from fairburst.kube.enforce.slack import FIRST_PODS
 from fairburst.kube.names import OUR_QUOTAS, POOL_LABEL, QUOTA_NAME
 from fairburst.kube.usage.pod_counts import pods_in
@@ -258,28 +266,31 @@ class QuotaPlanner:
             return None
         as_written = have == amounts(self._hard.get(target.key, quota.spec.hard))
         if not edited and target.entitled and as_written:
-            return self._entitled(target, want, have, now)
+            return self._entitled(target, quota, want, have, now)
         units = {r: target.unit.get(r, 0.0) for r in want}
-        raised = target.level if target.opening else want
-        worth = edited or any(worth_raising(raised[r], have[r], units[r]) for r in want)
+        worth = edited or _raise_is_due(target, quota, want, have)
         usable, exact = have if target.exact else usable_part(have, units, target.counted), target.exact or target.strict
         lower = not worth and any(worth_lowering(want[r], usable[r], units[r], exact=exact) for r in want)
         put_off = lower and roomy and as_written and target.patient and not exact
         if put_off:
             self._put_off.add(target.key)
-        due = -math.inf if worth or (lower and not put_off) else self._lowered_at(target.key, want, have, enforced, now, put_off=put_off)
+        if worth or (lower and not put_off):
+            due = -math.inf
+        else:
+            patient = put_off or (not target.opening and any(worth_raising(want[r], have[r], units[r]) for r in want))
+            due = self._settled_at(target.key, want, have, enforced, now, patient=patient)
         if now >= due:
             return self._write(target, want, have, stale=stale, rescope=rescope, has_pods=PODS_KEY in (quota.spec.hard or {}))
         return due if due < math.inf else None
 
-    def _lowered_at(
+    def _settled_at(
         self, key: QuotaKey, want: Mapping[str, float], have: Mapping[str, float], enforced: Mapping[str, float], now: float, *,
-        put_off: bool,
+        patient: bool,
     ) -> float:  # fmt: skip
         """Return when a difference will have lasted long enough; infinite, and forgotten, if there is none."""
         differs = any(not same_amount(want[r], have[r]) for r in want)
         unenforced = any(not same_amount(have[r], enforced.get(r, math.inf)) for r in want if enforced)
-        seconds = ENTITLED_SECONDS if put_off and not unenforced else LOWER_AFTER_SECONDS
+        seconds = ENTITLED_SECONDS if patient and not unenforced else LOWER_AFTER_SECONDS
         return _lasting(differs or unenforced, self._surplus_since, key, now, seconds)
 
     def _renewal(self, target: QuotaTarget, quota: ResourceQuota) -> QuotaWrite:
@@ -292,10 +303,12 @@ class QuotaPlanner:
             want["cpu"] += 0.001
         return self._write(target, want, have, has_pods=PODS_KEY in (quota.spec.hard or {}))
 
-    def _entitled(self, target: QuotaTarget, want: Mapping[str, float], have: Mapping[str, float], now: float) -> QuotaWrite | float | None:
+    def _entitled(
+        self, target: QuotaTarget, quota: ResourceQuota, want: Mapping[str, float], have: Mapping[str, float], now: float
+    ) -> QuotaWrite | float | None:
         """Return the same as `_difference` for a quota that may be larger than its target."""
         unit = target.unit
-        raised = any(worth_raising(target.needed(r), have[r], unit.get(r, 0.0)) for r in want)
+        raised = _raise_is_due(target, quota, {r: target.needed(r) for r in want}, have)
         lowered = target.strict and any(worth_lowering(want[r], have[r], target.pod(r), exact=True) for r in want)
         larger = permits_twice(want, have, unit)
         smaller = any(have[r] >= ENTITLED_FACTOR * want[r] + 1e-6 for r in want)
@@ -340,6 +353,20 @@ class QuotaPlanner:
             notes=target.notes,
             scope=target.scope,
         )
+
+
+def _raise_is_due(target: QuotaTarget, quota: ResourceQuota, want: Mapping[str, float], have: Mapping[str, float]) -> bool:
+    """Return whether the quota should be raised now: to a higher level always, for slack alone once it is about to refuse pods."""
+    used = amounts(quota.status.used)
+    for resource, amount in want.items():
+        unit, level = target.unit.get(resource, 0.0), target.level[resource]
+        if worth_raising(level, have[resource], unit):
+            return True
+        if target.opening or not worth_raising(amount, have[resource], unit):
+            continue
+        if needed_soon(amount, have[resource], used.get(resource, 0.0)):
+            return True
+    return False
 
 
 def quota_body(write: QuotaWrite, pool: str) -> dict[str, Any]:

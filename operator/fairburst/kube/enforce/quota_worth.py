@@ -12,6 +12,7 @@ from fairburst.kube.usage.pod_counts import pods_in
 
 RAISE_FRACTION = 0.02  # raises below this part of the quota wait for the next one
 LOWER_FRACTION = 0.05
+WAITING_FRACTION = 0.5  # of what a quota still admits: less slack than this is added only later
 ENTITLED_FACTOR = 2.0  # by which an entitlement is larger or smaller than the quota before that is written
 
 
@@ -45,6 +46,11 @@ def same_amount(left: float, right: float) -> bool:
 def worth_raising(want: float, have: float, unit: float) -> bool:
     """Return whether the difference is a pod, or a visible part of the quota; any difference if no pod's size is known."""
     return want - have > max(1e-6, min(0.999 * unit, RAISE_FRACTION * want) if unit > 0 else 1e-9 * want)
+
+
+def needed_soon(want: float, have: float, used: float) -> bool:
+    """Return whether a raise matters beside what the quota still admits. If not, it can wait: further pods take that room first."""
+    return want - have >= WAITING_FRACTION * (have - used) - 1e-9
 
 
 def worth_lowering(want: float, have: float, unit: float, *, exact: bool) -> bool:

@@ -54,7 +54,7 @@ class ResyncRounds:
                 rooms[item.namespace] = self._rooms(round_.view, item, written)
         self.planner.starts_are_noted = round_.view.controllers.starts_are_noted
         resyncs, dues = self.planner.plan(rooms, round_.now)
-        plan.refused = self.planner.refused
+        plan.refused, plan.unprocessed = self.planner.refused, self.planner.unprocessed
         of_batch = {item.namespace for item in items if item.entry is not None and _lends_what_stalls(item.entry)}
         for namespace in rooms:
             self._note_stalled(namespace, self.planner.stalled(namespace) if namespace in of_batch else {}, round_.now)

@@ -122,6 +122,7 @@ class RoundPlan:
     shows_all: bool = False
     quotas_out_of_sync: int = 0
     refused: int = 0
+    unprocessed: int = 0
     due: float = math.inf
     since: float = math.inf
     seconds_to_burst: float = math.inf

@@ -40,7 +40,8 @@ class Owner:
 
     `wanted` pods in all, `existing` not ended; `requests` of one pod in resource units. `reached`: whether it has been processed yet. If
     not, no quota has refused its pods: it is in the queue of its kind's workers. `successors`: how many of the missing pods replace
-    pods that have ended. `stalled`: whether it is resynced although it created no pods the last times.
+    pods that have ended. `stalled`: whether it is resynced although it created no pods the last times. `due`: whether it is in that queue
+    because pods of it have ended.
     """
 
     kind: str
@@ -53,6 +54,7 @@ class Owner:
     reached: bool = True
     successors: int = 0
     stalled: bool = False
+    due: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +249,8 @@ def _desired_pods(kind: WorkloadKind, controller: Any, stored: OwnerUsage, wante
     existing = stored.active - stored.terminating
     reached = kind.reached(controller)
     successors = 0 if kind.new is None else max(0, wanted - existing - kind.new(controller, stored))
-    owner = Owner(kind.name, metadata.namespace, metadata.name, metadata.uid, wanted, existing, requests, reached, successors)
+    due, uid = kind.due(controller, stored), metadata.uid
+    owner = Owner(kind.name, metadata.namespace, metadata.name, uid, wanted, existing, requests, reached, successors, due=due)
     lacks = _lacks_requests(stored.newest_requests, template, equal.resources)
     return DesiredPods(owner, controller, stored, lacks, uncounted, ports)
 

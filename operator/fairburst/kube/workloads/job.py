@@ -92,7 +92,13 @@ def is_reached(job: Job) -> bool:
     return job.status.start_time is not None
 
 
+def is_due(job: Job, pods: CountedPods) -> bool:
+    """Return whether the Job controller has still to look at the Job, because pods of it have ended: its status has more as active."""
+    return job.status.active > pods.active - pods.terminating
+
+
 KIND = WorkloadKind(
     "Job", "batch", "v1", "jobs", Job,
-    suspends=True, creates_pods=True, wanting=_creating_pods, wanted=pods_wanted, reached=is_reached, new=new_pods,
+    suspends=True, creates_pods=True, wanting=_creating_pods, wanted=pods_wanted, reached=is_reached, due=is_due,
+    new=new_pods,
 )  # fmt: skip

@@ -83,7 +83,8 @@ class WorkloadKind:
     creates_pods: whether pods name it as their controller. wanting: the objects that want pods of their own (for a Deployment those
     without a ReplicaSet). wanted: how many pods such an object wants at once. to_come: pods that an object will create through other
     objects and that these do not announce yet; `held` says whether it is suspended until we start it. reached: whether its controller has
-    processed an object yet, for a kind whose objects show that. new: how many of an object's missing pods have never existed, for a kind of
+    processed an object yet, for a kind whose objects show that. due: whether it has still to look at an object, because pods of it have
+    ended, for a kind whose objects show that. new: how many of an object's missing pods have never existed, for a kind of
     which others replace pods that have ended.
     """
 
@@ -100,6 +101,7 @@ class WorkloadKind:
     wanted: Callable[[Any, CountedPods], int] | None = None
     to_come: Callable[[Any, Controllers, bool], Iterable[PodsToCome]] | None = None
     reached: Callable[[Any], bool] = lambda _: True
+    due: Callable[[Any, CountedPods], bool] = lambda *_: False
     new: Callable[[Any, CountedPods], int] | None = None
 
     @property
