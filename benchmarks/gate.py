@@ -25,7 +25,6 @@ from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import NotFound
-from fairburst.quantity import parse_quantity
 
 NODES, NODE_CPU = 40, 32
 IN_FLIGHT = 32
@@ -113,16 +112,16 @@ class Site:
         plural = queue_object["kind"].lower() + "s"
         await self.client.create(f"/apis/fairburst.dev/v1alpha1/namespaces/{name}/{plural}", queue_object)
         await self.until(lambda: self.is_gated(name), f"pods of {name} to be gated")
-        await self.until(lambda: self.permits(name, NODES * NODE_CPU), f"the quota of {name} to be a ceiling")
+        await self.until(lambda: self.permits_any(name), f"the quota of {name} to have no limits")
 
     async def is_gated(self, namespace: str) -> bool:
         answer = await self.client.create(f"/api/v1/namespaces/{namespace}/pods", pod("probe"), {"dryRun": "All"})
         return bool(answer["spec"].get("schedulingGates"))
 
-    async def permits(self, namespace: str, cpu: float) -> bool:
+    async def permits_any(self, namespace: str) -> bool:
         with contextlib.suppress(NotFound):
             quota = await self.client.get_json(f"/api/v1/namespaces/{namespace}/resourcequotas/fairburst")
-            return parse_quantity(quota.get("status", {}).get("hard", {}).get("requests.cpu", "0")) > cpu
+            return not quota["spec"].get("hard") and not quota.get("status", {}).get("hard")
         return False
 
     async def create(self, namespace: str, count: int, *, gates: tuple[str, ...] = (), rate: float | None = None) -> None:

@@ -9,6 +9,7 @@ is unknown here is an error, so that its default is never built in silently.
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
@@ -35,8 +36,9 @@ _LABELS, _UNMANAGED, _ACCOUNT, _KEEP = "placeholder-labels", "placeholder-unmana
 _INTEGERS = 900_000_000  # placeholders of numbers begin here; no manifest has other numbers of this size
 
 # Placeholders, by path in the configuration, of the settings whose values appear in objects.
-CARRIED: Mapping[str, str | int] = {
+CARRIED: Mapping[str, str | int | tuple[str, ...]] = {
     "pool.name": "placeholder-pool",
+    "pool.countedResources": ("example.com/placeholder-counted",),
     "priorityClasses.large": _INTEGERS + 1,
     "priorityClasses.small": _INTEGERS + 2,
     "priorityClasses.soft": _INTEGERS + 3,
@@ -224,8 +226,9 @@ def _as_template(text: str) -> str:
     text = text.replace(_UNMANAGED, '{{ list "kube-system" .Release.Namespace | uniq | sortAlpha | toJson }}')
     text = text.replace(_NAMESPACE, "{{ .Release.Namespace }}")
     for path, placeholder in CARRIED.items():
-        convert = " | int64" if isinstance(placeholder, int) else ""
-        text = text.replace(str(placeholder), f"{{{{ {SETTINGS}.{path}{convert} }}}}")
+        convert = " | int64" if isinstance(placeholder, int) else " | toJson" if isinstance(placeholder, tuple) else ""
+        inserted = json.dumps(placeholder) if isinstance(placeholder, tuple) else str(placeholder)
+        text = text.replace(inserted, f"{{{{ {SETTINGS}.{path}{convert} }}}}")
     text = _repeated(text)
     if "placeholder-" in text or str(_INTEGERS)[:-1] in text:
         raise ValueError(f"expected every placeholder to become an expression, found {text[text.index('placeholder-') :][:200]!r}")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairburst.kube.api.objects import Pod, SchedulingGate
-from fairburst.kube.enforce.gate import RETRY_SECONDS, GateLevel, UngatePlanner, ceiling, choose, milli_level, ungate_patch
+from fairburst.kube.enforce.gate import RETRY_SECONDS, GateLevel, UngatePlanner, choose, milli_level, ungate_patch
 from fairburst.kube.names import GATE
 from fairburst.kube.usage.gated_pods import GROUP_LABEL, GROUP_SIZE, GatedPod, PodGroup, gated_pod
 from fairburst.kube.usage.pod_index import PodIndex
@@ -297,21 +297,6 @@ def test_what_is_forgotten_of_groups_and_pods_leaves_nothing_behind() -> None:
 def test_a_group_is_complete_with_as_many_pods_as_it_says() -> None:
     assert not PodGroup({("n", "a"): 2}).complete
     assert PodGroup({("n", "a"): 2, ("n", "b"): 1}).complete
-
-
-# The ceiling -------------------------------------------------------------------------------------------------------------------------
-
-
-@given(st.floats(0, 1e6), st.floats(0, 1e4), st.floats(0, 1e4), st.floats(0, 1e7))
-def test_the_ceiling_is_above_what_exists_and_seldom_moves(wanted: float, capacity: float, level: float, present: float) -> None:
-    def found(wanted: float, present: float) -> float:
-        return ceiling({"cpu": wanted}, {"cpu": capacity}, {"cpu": level}, {"cpu": present})["cpu"]
-
-    limit = found(wanted, present)
-    assert limit >= 2 * max(wanted, level) * (1 - 1e-9)
-    assert found(wanted, limit) == limit
-    fresh = found(wanted, 0.0)
-    assert found(wanted / 2, fresh) == fresh, "half of it ending moves nothing"
 
 
 def test_the_patch_takes_off_our_gate_and_no_other() -> None:

@@ -1,7 +1,8 @@
-"""Rounds with queues in Gate mode: gated pods are demand and no usage, the level releases them, the quota is above what exists."""
+"""Rounds with queues in Gate mode: gated pods are demand and no usage, the level releases them, the quota has no limits."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -42,7 +43,9 @@ def settle(world: World) -> None:
 
 
 def cpus(world: World, namespace: str) -> float:
-    return parse_quantity(world.hard(namespace)["requests.cpu"])
+    """Return the cpu that the quota permits; infinite if it has no limits."""
+    hard = world.hard(namespace)
+    return parse_quantity(hard["requests.cpu"]) if hard else math.inf
 
 
 @pytest.fixture
@@ -85,22 +88,31 @@ def test_pods_of_one_queue_alone_all_go_and_no_more_is_wanted_than_there_is(worl
     assert world.status("batch")["demand"]["cpu"] == "10"
 
 
-def test_the_quota_is_a_ceiling_far_above_what_exists(world: World) -> None:
-    """Otherwise gated pods, which are charged in full, would keep out the pods behind them."""
+def test_the_quota_has_no_limits_and_costs_no_write_however_many_pods_wait(world: World) -> None:
+    """Otherwise gated pods, which are charged in full, would keep out the pods behind them, and each creation would wait for a count."""
     world.queue(TQ, "other", spec=GATES)
     bare(world, "other", 500)
     bare(world, "batch", 500)
     settle(world)
     assert gated(world, "batch") > 400
-    assert cpus(world, "batch") >= 1000
+    assert world.hard("batch") == {}
     for count in range(500, 3000, 250):
         bare(world, "batch", 250, first=count)
-        world.round()
+        assert world.round().quota_writes == []
         world.after(1.0)
-        assert cpus(world, "batch") >= 2 * (count + 250)
 
 
-def test_the_quota_is_raised_to_the_ceiling_only_once_new_pods_are_sure_to_be_gated(world: World) -> None:
+def test_a_queue_that_leaves_gate_mode_gets_its_level_as_a_quota_again(world: World) -> None:
+    world.queue(TQ, "other")
+    bare(world, "batch", 20)
+    settle(world)
+    world.queue(TQ, "batch", spec={"enforcement": "Quota"}, generation=2)
+    (write,) = [one for one in world.round().quota_writes if one.namespace == "batch"]
+    assert parse_quantity(write.hard["requests.cpu"]) >= 20
+    assert write.used["requests.cpu"] == "20", "what exists counts at once"
+
+
+def test_the_quota_loses_its_limits_only_once_new_pods_are_sure_to_be_gated(world: World) -> None:
     """A second after the stored status says so. Until then it holds as in Quota mode, but takes nothing back."""
     world.round()
     assert cpus(world, "batch") <= 2, "the floor, and one pod more"
@@ -109,7 +121,7 @@ def test_the_quota_is_raised_to_the_ceiling_only_once_new_pods_are_sure_to_be_ga
     assert cpus(world, "batch") <= 2
     world.after(HOLD_SETTLES_SECONDS + 0.1)
     world.round()
-    assert cpus(world, "batch") >= 64
+    assert cpus(world, "batch") == math.inf
 
 
 def test_a_restarted_operator_lowers_no_quota_of_a_queue_with_gated_pods(world: World) -> None:
@@ -216,7 +228,7 @@ def test_pods_gated_for_another_pools_queue_are_left_to_its_operator() -> None:
     assert gated(world, "theirs") == 0
 
 
-def test_the_reserve_for_small_jobs_keeps_no_quotas_below_a_ceiling() -> None:
+def test_the_reserve_for_small_jobs_keeps_no_quotas_where_a_gate_holds_the_pods() -> None:
     world = World("smallJobs: {enabled: true}")
     world.queue(TQ, "batch", spec=GATES)
     world.queue(TQ, "other")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -98,8 +99,12 @@ class LiveCluster:
         return hard
 
     def enforced_cpu(self, where: str, key: str = "hard") -> float:
-        """Return the cpu that the namespace's quota admits, or by the key "used" what it counts; 0 if there is no quota."""
-        status = self.get("resourcequota", QUOTA_NAME, where).get("status", {})
+        """Return the cpu that the namespace's quota admits, infinite if it has no limits, or by the key "used" what it counts; 0 if there
+        is no quota."""
+        quota = self.get("resourcequota", QUOTA_NAME, where)
+        status = quota.get("status", {})
+        if key == "hard" and quota and not quota["spec"].get("hard") and not status.get("hard"):
+            return math.inf
         return float(parse_quantity(status.get(key, {}).get("requests.cpu", "0")))
 
     def running(self, where: str) -> list[str]:

@@ -106,7 +106,7 @@ def test_pods_that_a_daemon_set_has_adopted_are_charged_to_their_queue(arena: Ar
 
 
 def test_a_pod_that_its_gate_has_let_go_does_not_grow(arena: Arena) -> None:
-    """In Gate mode the quota is a ceiling many times the pool."""
+    """In Gate mode the quota has no limits."""
     cheat, other = arena.tenant(enforcement="Gate"), arena.tenant()
     cheat.create(pod("small", "100m"))
     arena.wait_running(cheat.name, 1, "a pod of 100m to be released")
@@ -119,10 +119,36 @@ def test_a_pod_that_its_gate_has_let_go_does_not_grow(arena: Arena) -> None:
     arena.wait_running(other.name, 8, "the other's fair share to run")
 
 
+@pytest.mark.parametrize("lane", [pytest.param(False, id="the only queue"), pytest.param(True, id="a further queue")])
+def test_a_gate_lets_no_pod_go_for_nothing(arena: Arena, *, lane: bool) -> None:
+    """No quota with limits demands requests there, and a gate releases a pod for what it requests."""
+    cheat, label = arena.tenant(enforcement="Quota" if lane else "Gate"), "fairburst.dev/queues-hold" if lane else "fairburst.dev/holds"
+    if lane:
+        arena.create(queue("ThroughputQueue", {"enforcement": "Gate"}, cheat.name, "spark"))
+    until(lambda: label in arena.get("namespace", cheat.name)["metadata"]["labels"], PATIENCE_SECONDS, "the namespace to hold pods")
+    quota = "fairburst-queue-1" if lane else "fairburst"
+    until(
+        lambda: not arena.get("resourcequota", quota, cheat.name)["spec"].get("hard", {}), PATIENCE_SECONDS, "its quota to lose its limits"
+    )
+    labels = {"labels": {"fairburst.dev/queue": "spark"}} if lane else {}
+
+    def without(*resources: str, name: str) -> str:
+        """Return the words of the API server if it refuses a pod whose first container lacks requests of these."""
+        spec = pod_spec("100m")
+        requests = spec["containers"][0]["resources"]["requests"]
+        spec["containers"][0]["resources"]["requests"] = {key: value for key, value in requests.items() if key not in resources}
+        return refusal(lambda: cheat.create(work.pod("", name, spec, **labels)))
+
+    for resources in (("cpu",), ("memory",), ("cpu", "memory")):
+        assert "expected requests of cpu and memory in each container, found one without" in without(*resources, name="cheat")
+    assert without(name="honest") == ""
+    arena.wait_running(cheat.name, 1, "the pod with requests")
+
+
 def test_a_pod_that_waits_for_its_gate_does_not_grow_while_it_is_released(arena: Arena) -> None:
     """The operator decides by what the pod requested when it was seen last, and its patch is on its way for some milliseconds."""
     cheat = arena.tenant(enforcement="Gate", limits={"cpu": "2"})
-    until(lambda: not refusal(lambda: cheat.create(pod("first", "2"))), 30, "the quota to be a ceiling")
+    until(lambda: not refusal(lambda: cheat.create(pod("first", "2"))), 30, "the gate to hold pods, whose quota then has no limits")
     arena.wait_running(cheat.name, 1, "the first pod")
     cheat.create(pod("small", "100m"))
     said = resize(cheat, "small", "8")
@@ -132,7 +158,7 @@ def test_a_pod_that_waits_for_its_gate_does_not_grow_while_it_is_released(arena:
 
 
 def test_a_pod_that_the_gate_of_a_further_queue_has_let_go_does_not_grow_and_one_of_the_default_queue_may(arena: Arena) -> None:
-    """The quota of the further queue is a ceiling, and that of the default queue is at its level."""
+    """The quota of the further queue has no limits, and that of the default queue is at its level."""
     cheat, label = arena.tenant(), "fairburst.dev/queues-hold"
     arena.create(queue("ThroughputQueue", {"enforcement": "Gate"}, cheat.name, "spark"))
     until(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -41,13 +42,13 @@ class GatedQueues(OperatedCluster):
     """A queue in Gate mode in each of QUEUES."""
 
     def __init__(self, cluster: Cluster, operator: OperatorProcess) -> None:
-        """Wait until new pods are gated and the quotas are ceilings."""
+        """Wait until new pods are gated and the quotas have no limits."""
         super().__init__(cluster, operator)
         for where, (kind, spec) in QUEUES.items():
             self.create(namespace(where), queue(kind, {"enforcement": "Gate", **spec}, where))
         for where in QUEUES:
             self.until(lambda where=where: self.gates_of(pod(where, "probe")) == [GATE], f"the policy to gate pods in {where}")  # type: ignore[misc]
-            self.until(lambda where=where: self.enforced_cpu(where) >= CPUS, f"the quota of {where} to be a ceiling")  # type: ignore[misc]
+            self.until(lambda where=where: self.enforced_cpu(where) == math.inf, f"the quota of {where} to have no limits")  # type: ignore[misc]
 
     def gates_of(self, obj: JsonObject) -> list[str]:
         """The gates that the API server would store a pod with; "refused" where it would not."""
@@ -110,9 +111,7 @@ def test_pods_go_by_the_allocation_the_oldest_first_and_their_quota_refuses_none
     for where in (first, second):
         until(lambda where=where: len(site.running(where)) == CPUS // 2, PATIENCE_SECONDS, f"half of the pool to run in {where}")  # type: ignore[misc]
         assert len(site.gated(where)) == CPUS
-        used = site.enforced_cpu(where, "used")
-        assert used == 3 * CPUS / 2, "all were admitted"
-        assert site.enforced_cpu(where) >= 2 * used, "a ceiling above what exists"
+        assert len(site.pods(where)) == 3 * CPUS // 2, "all were admitted"
     site.cluster.kubectl("delete", "pod", "-n", second, *site.running(second)[:3], "--wait=true")
     until(lambda: len(site.running(second)) == CPUS // 2, PATIENCE_SECONDS, "the next three to run")
     assert len(site.gated(second)) == CPUS - 3
@@ -211,7 +210,7 @@ def test_no_pod_stays_gated_when_its_queue_leaves_gate_mode(site: GatedQueues, w
     until(lambda: site.gates_of(pod(where, "new")) == [], PATIENCE_SECONDS, "new pods to get no gate")
     if where == "to-quota":  # and back
         patched(site, where, "Gate")
-        until(lambda: site.enforced_cpu(where) >= CPUS, PATIENCE_SECONDS, "the ceiling")
+        until(lambda: site.enforced_cpu(where) == math.inf, PATIENCE_SECONDS, "a quota without limits")
         site.create(*(pod(where, f"q{number:02}") for number in range(CPUS + 3)))
         until(lambda: len(site.gated(where)) == 3, PATIENCE_SECONDS, "the rest to wait again")
     site.empty(where)

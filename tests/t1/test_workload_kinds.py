@@ -17,7 +17,6 @@ from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, NotInTimeError, until
 from fairburst.kube.names import GATE
-from fairburst.quantity import parse_quantity
 from tests.support import job_set_crd, leader_worker_set_crd
 from tests.support.job_set_crd import job_set, jobs_of
 from tests.support.leader_worker_set_crd import leader_worker_set, stateful_sets_of
@@ -99,13 +98,14 @@ class EveryCase(LiveCluster):
         self._follow(places)
 
     def _settled(self, places: Mapping[str, tuple[str, str, int]]) -> bool:
-        """Return whether the quotas show that every mode is in force. Observe has no quota, and a gate's is a ceiling."""
+        """Return whether the quotas show that every mode is in force. Observe has no quota, and a gate's has no limits."""
         queues = self.statuses()
-        hard = {one["metadata"]["namespace"]: one.get("status", {}).get("hard", {}) for one in self.items("resourcequotas")}
+        quotas = {one["metadata"]["namespace"]: one for one in self.items("resourcequotas")}
 
         def settled(where: str, mode: str) -> bool:
-            cpu = parse_quantity(hard.get(where, {}).get("requests.cpu", "0"))
-            return "class" in queues.get(where, {}) and (mode == "Observe" or cpu > (16 * LEVEL if mode == "Gate" else 0))
+            quota = quotas.get(where, {})
+            limited, without = bool(quota.get("status", {}).get("hard")), bool(quota) and not quota["spec"].get("hard")
+            return "class" in queues.get(where, {}) and (mode == "Observe" or (without if mode == "Gate" else limited))
 
         return all(settled(where, mode) for where, (_, mode, _) in places.items())
 

@@ -6,6 +6,9 @@ leaderElection:
 metrics:
   port: 9090
 pool:
+  countedResources:
+  - cpu
+  - memory
   name: default
   nodeSelector: {}
 priorityClasses:

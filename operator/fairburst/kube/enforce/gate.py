@@ -2,7 +2,7 @@
 
 A queue in Gate mode has its level in whole pods. The requests of its released pods count against it, and the first waiting pods get the
 rest: those of the first step of priority, of these the oldest. In a space that has left Gate mode all pods are released. The quota of a
-queue in Gate mode is only a ceiling.
+queue in Gate mode has no limits.
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.usage.pod_usage import RequestVector
 
 RETRY_SECONDS = 1.0
-MOST_CEILING = 2.0**61  # a quarter of the largest quantity
-# A quota is written at most once a second, so it must admit all pods created within a second: a refused bare pod is lost.
-CEILING_POOLS = 16
 MILLI_TOLERANCE = 1e-3  # thousandths of a unit: a level of 2.9999999 cpu is three pods
 
 
@@ -90,25 +87,6 @@ def _units(
         if not all(map(has_node, together)):
             continue
         yield together, [sum(column) for column in zip(*(requests(each.key) for each in together), strict=True)]
-
-
-def ceiling(
-    wanted: Mapping[str, float], capacity: Mapping[str, float], level: Mapping[str, float], present: Mapping[str, float]
-) -> dict[str, float]:
-    """Return the quota of a namespace in Gate mode: many times the pool by resource, and at least twice the demand, in resource units.
-
-    It is far above the present use, so that no gated pod is refused, however fast pods are created. It seldom changes: `present` stays
-    while it is large enough and at most four times too large.
-    """
-    found = {}
-    for resource, amount in wanted.items():
-        need = min(2 * max(amount, level.get(resource, 0.0)), MOST_CEILING)
-        base = CEILING_POOLS * max(capacity.get(resource, 0.0), level.get(resource, 0.0), 1.0)
-        steps = max(0, math.ceil(math.log2(max(need / base, 1.0)) - 1e-9))
-        right = min(base * 2.0**steps, MOST_CEILING)
-        now = present.get(resource, 0.0)
-        found[resource] = now if right <= now <= 4 * right else right
-    return found
 
 
 @dataclass(slots=True)

@@ -22,12 +22,12 @@ from fairburst.kube.containment import Containment
 from fairburst.kube.enforce.quota_scope import SCOPES, Scope
 from fairburst.kube.enforce.quota_worth import (
     ENTITLED_FACTOR,
-    needed_soon,
     permits_twice,
+    raise_is_due,
+    raises,
     same_amount,
     usable_part,
     worth_lowering,
-    worth_raising,
 )
 from fairburst.kube.enforce.slack import FIRST_PODS
 from fairburst.kube.names import OUR_QUOTAS, POOL_LABEL, QUOTA_NAME
@@ -266,19 +266,16 @@ class QuotaPlanner:
             return None
         as_written = have == amounts(self._hard.get(target.key, quota.spec.hard))
         if not edited and target.entitled and as_written:
-            return self._entitled(target, quota, want, have, now)
-        units = {r: target.unit.get(r, 0.0) for r in want}
-        worth = edited or _raise_is_due(target, quota, want, have)
+            return self._entitled(target, want, have, amounts(quota.status.used), now)
+        units, used = {r: target.unit.get(r, 0.0) for r in want}, amounts(quota.status.used)
+        worth = edited or raise_is_due(want, have, used, units, target.level, opening=target.opening)
         usable, exact = have if target.exact else usable_part(have, units, target.counted), target.exact or target.strict
         lower = not worth and any(worth_lowering(want[r], usable[r], units[r], exact=exact) for r in want)
         put_off = lower and roomy and as_written and target.patient and not exact
         if put_off:
             self._put_off.add(target.key)
-        if worth or (lower and not put_off):
-            due = -math.inf
-        else:
-            patient = put_off or (not target.opening and any(worth_raising(want[r], have[r], units[r]) for r in want))
-            due = self._settled_at(target.key, want, have, enforced, now, patient=patient)
+        patient = put_off or (not target.opening and raises(want, have, units))
+        due = -math.inf if worth or (lower and not put_off) else self._settled_at(target.key, want, have, enforced, now, patient=patient)
         if now >= due:
             return self._write(target, want, have, stale=stale, rescope=rescope, has_pods=PODS_KEY in (quota.spec.hard or {}))
         return due if due < math.inf else None
@@ -304,11 +301,11 @@ class QuotaPlanner:
         return self._write(target, want, have, has_pods=PODS_KEY in (quota.spec.hard or {}))
 
     def _entitled(
-        self, target: QuotaTarget, quota: ResourceQuota, want: Mapping[str, float], have: Mapping[str, float], now: float
+        self, target: QuotaTarget, want: Mapping[str, float], have: Mapping[str, float], used: Mapping[str, float], now: float
     ) -> QuotaWrite | float | None:
         """Return the same as `_difference` for a quota that may be larger than its target."""
         unit = target.unit
-        raised = _raise_is_due(target, quota, {r: target.needed(r) for r in want}, have)
+        raised = raise_is_due({r: target.needed(r) for r in want}, have, used, unit, target.level, opening=target.opening)
         lowered = target.strict and any(worth_lowering(want[r], have[r], target.pod(r), exact=True) for r in want)
         larger = permits_twice(want, have, unit)
         smaller = any(have[r] >= ENTITLED_FACTOR * want[r] + 1e-6 for r in want)
@@ -353,20 +350,6 @@ class QuotaPlanner:
             notes=target.notes,
             scope=target.scope,
         )
-
-
-def _raise_is_due(target: QuotaTarget, quota: ResourceQuota, want: Mapping[str, float], have: Mapping[str, float]) -> bool:
-    """Return whether the quota should be raised now: to a higher level always, for slack alone once it is about to refuse pods."""
-    used = amounts(quota.status.used)
-    for resource, amount in want.items():
-        unit, level = target.unit.get(resource, 0.0), target.level[resource]
-        if worth_raising(level, have[resource], unit):
-            return True
-        if target.opening or not worth_raising(amount, have[resource], unit):
-            continue
-        if needed_soon(amount, have[resource], used.get(resource, 0.0)):
-            return True
-    return False
 
 
 def quota_body(write: QuotaWrite, pool: str) -> dict[str, Any]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from fairburst.kube.enforce.gate import ceiling
 from fairburst.kube.enforce.managed_namespace import ManagedNamespace
 from fairburst.kube.enforce.quota_plan import QuotaTarget
 from fairburst.kube.enforce.quota_scope import SCOPES, default_scope
 from fairburst.kube.names import QUOTA_NAME
-from fairburst.policy.model import ClusterSnapshot
 
 
 def namespace_quota_target(
@@ -52,14 +50,13 @@ def namespace_quota_target(
     )
 
 
-def gated_target(
-    target: QuotaTarget, item: ManagedNamespace, snapshot: ClusterSnapshot, present: Mapping[str, float], *, certain: bool
-) -> QuotaTarget:
-    """Return the quota of a namespace in Gate mode: a ceiling far above its use, once new pods are sure to get the gate (`certain`)."""
-    existing = {resource: max(amount, target.counted.get(resource, 0.0)) for resource, amount in target.level.items()}
-    if not certain:
-        lowest = {resource: max(amount, present.get(resource, 0.0)) for resource, amount in existing.items()}
-        return replace(target, level=lowest, entitled={}, unit={} if present else target.unit, exact=False, pods=None)
-    capacity = dict(zip(snapshot.resources, snapshot.committed_capacity.tolist(), strict=True))
-    wanted = {resource: max(amount, item.demand.demand.get(resource, 0.0)) for resource, amount in existing.items()}
-    return replace(target, level=ceiling(wanted, capacity, target.level, present), entitled={}, unit={}, exact=False, pods=None)
+def gated_target(target: QuotaTarget, present: Mapping[str, float] | None, *, certain: bool) -> QuotaTarget:
+    """Return the quota of a namespace in Gate mode: without limits, once new pods are sure to get the gate (`certain`), which holds them.
+
+    `present`: the limits of its quota, None without one. A quota that has none lost them when pods were sure to get the gate.
+    """
+    if certain or present == {}:
+        return replace(target, level={}, entitled={}, unit={}, exact=False, pods=None)
+    had, counted = present or {}, target.counted
+    least = {name: max(amount, counted.get(name, 0.0), had.get(name, 0.0)) for name, amount in target.level.items()}
+    return replace(target, level=least, entitled={}, unit={} if had else target.unit, exact=False, pods=None)

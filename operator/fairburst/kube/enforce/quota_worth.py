@@ -48,9 +48,25 @@ def worth_raising(want: float, have: float, unit: float) -> bool:
     return want - have > max(1e-6, min(0.999 * unit, RAISE_FRACTION * want) if unit > 0 else 1e-9 * want)
 
 
-def needed_soon(want: float, have: float, used: float) -> bool:
-    """Return whether a raise matters beside what the quota still admits. If not, it can wait: further pods take that room first."""
-    return want - have >= WAITING_FRACTION * (have - used) - 1e-9
+def raises(want: Mapping[str, float], have: Mapping[str, float], unit: Mapping[str, float]) -> bool:
+    """Return whether `want` is worth raising a quota of `have` to, for any resource."""
+    return any(worth_raising(amount, have.get(name, 0.0), unit.get(name, 0.0)) for name, amount in want.items())
+
+
+def raise_is_due(
+    want: Mapping[str, float], have: Mapping[str, float], used: Mapping[str, float], unit: Mapping[str, float],
+    level: Mapping[str, float], *, opening: bool,
+) -> bool:  # fmt: skip
+    """Return whether a quota should be raised now: to a level above it always, for slack alone once that matters beside what the quota
+    still admits. Further pods take that first. `opening`: its burst has just begun, and nothing is raised for slack alone.
+    """
+    if raises(level, have, unit):
+        return True
+    return not opening and any(
+        worth_raising(most, have[name], unit.get(name, 0.0))
+        and most - have[name] >= WAITING_FRACTION * (have[name] - used.get(name, 0.0)) - 1e-9
+        for name, most in want.items()
+    )
 
 
 def worth_lowering(want: float, have: float, unit: float, *, exact: bool) -> bool:

@@ -256,7 +256,7 @@ def _is_over(row: int, snapshot: ClusterSnapshot, result: RoundResult) -> bool:
 def _refilled(item: ManagedNamespace, cluster: Cluster) -> FloatArray:
     """Return (K,) amounts that the namespace's quotas still admit, if that is a pod or more above its level; else zeros."""
     resources = cluster.index.resources
-    if item.mode.ceiling:
+    if item.mode.unlimited:
         return np.zeros(len(resources))
     hard = [amounts(quota.status.hard) for quota in holding(cluster.quotas, item.quota_keys)] or [{}]
     enforced = np.array([sum(each.get(resource, LARGEST) for each in hard) for resource in resources])

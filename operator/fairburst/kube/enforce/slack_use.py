@@ -23,7 +23,7 @@ def use_of(
     `level`, `room` (on the pool's nodes) and `uncharged` (requests of its pods that count for no queue): by resource, in resource units.
     `quotas`: the namespace's own quotas. A full one stops work even if it is that of the small jobs only.
     """
-    if item.row is None or item.held_back or item.mode.ceiling or not any(item.unit.values()):
+    if item.row is None or item.held_back or item.mode.unlimited or not any(item.unit.values()):
         return None
     if not any(item.demand.demand.get(name, 0.0) >= amount + 0.5 * item.unit[name] > 0 for name, amount in level.items()):
         return None

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fairburst.config import Config
 from fairburst.kube.enforce.pod_priority import class_values
 from fairburst.kube.install.expiry_policy import expiry_policy
-from fairburst.kube.install.resize_rules import resize_policies
+from fairburst.kube.install.resize_rules import held_by_gate, requests_of, resize_policies
 from fairburst.kube.install.scope import POLICY_API, Manifest, denying, managed_namespaces, owned_by
 from fairburst.kube.jobs.job_size import SIZE_LABEL, SMALL
 from fairburst.kube.names import (
@@ -33,6 +33,7 @@ from fairburst.kube.names import (
 )
 from fairburst.kube.queues.job_annotations import CHANGED_AT, GIVEN, ORIGINAL
 from fairburst.kube.queues.specs import QueueSettings
+from fairburst.kube.usage.effective_requests import MUST_BE_NAMED
 from fairburst.kube.workloads.job_set import GROUP as JOB_SET_GROUP
 
 RBAC_API = "rbac.authorization.k8s.io/v1"
@@ -115,20 +116,31 @@ def tenant_policies(config: Config) -> list[Manifest]:
 
 
 def _pods(config: Config) -> _Guard:
-    variables = {
+    variables = held_by_gate() | {
         "created": "request.operation == 'CREATE'",
         "class": "object.spec.?priorityClassName.orValue('')",
         "labels": "object.metadata.?labels.orValue({})",
+        "unnamed": _lacks_requests(config),
         "daemon": owned_by("DaemonSet"),
         "onNode": "'system:nodes' in request.userInfo.?groups.orValue([])",
         "controlPlane": _CONTROL_PLANE,
         "operates": _allowed(OPERATE),
     }
-    conditions = {"concerned": _pods_that_may_break_a_rule()}
+    conditions = {"concerned": _pods_that_may_break_a_rule(config)}
     return _Guard("pods", "", ["pods"], ["CREATE", "UPDATE"], conditions, variables, _pod_rules(config), managed=True)
 
 
-def _pods_that_may_break_a_rule() -> str:
+def _lacks_requests(config: Config) -> str:
+    """CEL: whether a container requests no amount of a resource that a quota demands of all. Requests of the whole pod satisfy it."""
+    demanded, counted = json.dumps(MUST_BE_NAMED), json.dumps(config.pool.counted_resources)
+    lacks = f"exists(one, {demanded}.exists(name, name in {counted} && !(name in {requests_of('one')})))"
+    return (
+        f"{requests_of('object.spec')}.size() == 0 && object.spec.?resources.?limits.orValue({{}}).size() == 0 && "
+        f"(object.spec.containers + object.spec.?initContainers.orValue([])).{lacks}"
+    )
+
+
+def _pods_that_may_break_a_rule(config: Config) -> str:
     """CEL: any other pod keeps all rules. The API server evaluates each rule and each message for every pod that fulfils this."""
     size = f"metadata.?labels[?'{SIZE_LABEL}']"
     created = (
@@ -137,6 +149,7 @@ def _pods_that_may_break_a_rule() -> str:
         "object.spec.?nodeName.orValue('') != ''",
         f"object.{size}.hasValue() && !({_CONTROL_PLANE})",
         _REPELS_OTHERS,
+        _lacks_requests(config),
     )
     changed = (
         f"object.{size} != oldObject.{size}",
@@ -174,6 +187,11 @@ def _pod_rules(config: Config) -> tuple[_Rule, ...]:
             f"!variables.created || !({_REPELS_OTHERS}) || variables.daemon || variables.operates",
             "'spec.affinity.podAntiAffinity: expected required terms about the namespace of the pod alone, found one with a "
             "namespaceSelector or another namespace: it would keep others\\' pods off the node. Leave both out, or use a preferred term'",
+        ),
+        _Rule(  # no quota with limits refuses it, and the gate would let it go for nothing
+            "!variables.created || !variables.unnamed || !variables.held || variables.class.startsWith('system-')",
+            "'spec.containers: expected requests of cpu and memory in each container, found one without: the queue releases a pod for what "
+            "it requests. Set resources.requests, or have a LimitRange set them'",
         ),
         _Rule(
             f"!variables.created || !('{SIZE_LABEL}' in variables.labels) || variables.controlPlane || variables.operates",

@@ -19,7 +19,7 @@ def mutating_webhook(config: Config, client: Manifest) -> Manifest:
 
     The quota still counts a pod that the webhook missed, so creations need not wait for an operator that is away. In a namespace whose pods
     are held by a gate, a pod without the gate would run; there creations fail instead. So do those of pods that name a class of ours, such
-    as that of a further queue whose quota is only a ceiling, and of Jobs that name a size. Only creations fail: tenant_rules.py refuses a
+    as that of a further queue whose quota has no limits, and of Jobs that name a size. Only creations fail: tenant_rules.py refuses a
     later change of size.
     """
     claims = [{"name": "claims", "expression": CLAIMS}]

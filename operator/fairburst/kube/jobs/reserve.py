@@ -249,7 +249,7 @@ def takes_part(entry: QueueEntry) -> bool:
 
 def lacks_reserve(entry: QueueEntry) -> bool:
     """Return whether the queue would keep a reserve if it were the default queue of its namespace."""
-    return _asks_for_one(entry) and entry.lane is not None and not entry.mode.ceiling
+    return _asks_for_one(entry) and entry.lane is not None and not entry.mode.unlimited
 
 
 def _asks_for_one(entry: QueueEntry) -> bool:

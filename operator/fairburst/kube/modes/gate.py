@@ -1,4 +1,4 @@
-"""Gate: new pods wait behind a scheduling gate, which `enforce/gate.py` removes by the level. The quota is only a ceiling."""
+"""Gate: new pods wait behind a scheduling gate, which `enforce/gate.py` removes by the level. The quota has no limits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fairburst.kube.modes.mode import Mode
 MODE = Mode(
     "Gate",
     "its pods wait behind a scheduling gate.",
-    "new pods wait behind a scheduling gate, which the operator removes as the allocation permits; the ResourceQuota is only a ceiling.",
+    "new pods wait behind a scheduling gate, which the operator removes as the allocation permits; the ResourceQuota has no limits.",
     holds="Pods",
-    ceiling=True,
+    unlimited=True,
 )

@@ -159,12 +159,12 @@ class QuotaRounds:
             self._enforced_lanes(round_, item),
             opening=_has_just_opened(round_, item),
         )
-        if item.mode.ceiling:
-            present = amounts(quota.spec.hard) if quota is not None else {}
+        if item.mode.unlimited:
+            present = amounts(quota.spec.hard) if quota is not None else None
             gated = self.hold_times.reach_all_pods(item.namespace, round_.now)
             if not gated:
                 self._look(item.namespace, round_.now + STEERED_SECONDS, round_.now)
-            return [gated_target(namespace_quota, item, round_.snapshot, present, certain=gated)]
+            return [gated_target(namespace_quota, present, certain=gated)]
         if self._reserve is None or item.entry is None or item.row is None or not item.mode.divided:
             return [namespace_quota]
         division = self._reserve.division(item.entry, item.row, round_.snapshot, plan.result, round_.now)
@@ -181,9 +181,12 @@ class QuotaRounds:
         return [lane for lane in item.lanes if self._is_enforced(round_, (item.quota_key[0], LANE_QUOTAS[lane]))]
 
     def _is_enforced(self, round_: RoundContext, key: QuotaKey) -> bool:
-        """Return whether a quota is there and enforced. One that was to be deleted may be gone although no watch has told of it."""
+        """Return whether a quota is there and enforced, or has no limits. One that was to be deleted may be gone although no watch has told
+        of it."""
         quota = round_.view.quotas.get(key)
-        return quota is not None and bool(quota.status.hard) and self._deleted.get(key) is not quota
+        if quota is None or self._deleted.get(key) is quota:
+            return False
+        return bool(quota.status.hard) or not quota.spec.hard
 
     def written(self, write: QuotaWrite, now: float, done: bool) -> None:
         """Note a quota write that was tried. `done`: it succeeded."""
@@ -234,7 +237,7 @@ class QuotaRounds:
 
 def _temporary(round_: RoundContext, item: ManagedNamespace, target: QuotaTarget) -> Temporary | None:
     """Return the temporary part of the quota: the rate of an open window, or slack beyond one pod; None if it has none."""
-    if item.row is None or item.mode.ceiling:
+    if item.row is None or item.mode.unlimited:
         return None
     columns, snapshot = round_.memory.columns, round_.snapshot
     if columns is not None and _is_open(round_, item):

@@ -24,7 +24,7 @@ MilliRequests = dict[str, int]
 NO_STATUS = PodStatus()
 _MOST_MILLI = int(MOST_AMOUNT) * 1000
 # The only resources that a quota makes every container name (validationSet of the evaluator).
-_MUST_BE_NAMED = ("cpu", "memory")
+MUST_BE_NAMED = ("cpu", "memory")
 
 
 @functools.lru_cache(maxsize=65536)
@@ -165,7 +165,7 @@ def containers_without_requests(pod: Pod | PodSpec, resources: Collection[str]) 
     Only cpu and memory are demanded of every container, init containers included; pod-level resources satisfy the demand.
     """
     spec = pod.spec if isinstance(pod, Pod) else pod
-    demanded = [resource for resource in _MUST_BE_NAMED if resource in resources]
+    demanded = [resource for resource in MUST_BE_NAMED if resource in resources]
     if not demanded or _has_pod_level(spec.resources):
         return []
     return [
