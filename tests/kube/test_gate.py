@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairburst.kube.api.objects import Pod, SchedulingGate
+from fairburst.kube.api.objects import Pod, Resources, SchedulingGate
 from fairburst.kube.enforce.gate import RETRY_SECONDS, GateLevel, UngatePlanner, choose, milli_level, ungate_patch
 from fairburst.kube.names import GATE
 from fairburst.kube.usage.gated_pods import GROUP_LABEL, GROUP_SIZE, GatedPod, PodGroup, gated_pod
@@ -103,6 +103,16 @@ def test_a_pod_that_no_node_could_hold_is_passed_over_with_its_group() -> None:
     assert keeper.choice(batch=8.0) == ["a", "b"]
     keeper.gates.fits = lambda requests: True
     assert keeper.choice(batch=9.0) == ["large"], "until one can"
+
+
+def test_a_pod_that_names_no_requests_stays_behind_the_gate() -> None:
+    """It would run for nothing. A policy refuses it, where the chart's `tenantPolicies` are installed."""
+    unnamed, half = gated("none", created=0), gated("half", created=0)
+    unnamed.spec.containers[0].resources = None
+    half.spec.containers[0].resources = msgspec.convert({"requests": {"cpu": "1"}}, Resources)
+    keeper = Keeper(unnamed, half, gated("a", created=1))
+    assert keeper.choice(batch=8.0) == ["a"]
+    assert Keeper(half, resources=("cpu",)).choice(batch=8.0) == ["half"], "memory is not counted"
 
 
 def test_queues_go_in_the_order_of_their_urgency() -> None:

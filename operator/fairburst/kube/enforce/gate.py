@@ -59,21 +59,21 @@ def choose(
     requests: Callable[[PodKey], RequestVector],
     group: Callable[[GatedPod], PodGroup | None],
     smallest: Sequence[int] = (),
-    has_node: Callable[[GatedPod], bool] = lambda _: True,
+    may_go: Callable[[GatedPod], bool] = lambda _: True,
 ) -> list[GatedPod]:
     """Return the pods that fit into `room`, in FIFO order (`fifo_admission.py`).
 
     `level`, `room` and `smallest` (no pod takes less): thousandths of a unit by resource. `group`: the group of a pod, or None. A group is
-    released whole, once it is complete and fits. `has_node`: whether some node could hold the pod; a pod without one is passed over.
+    released whole, once it is complete and fits. `may_go`: whether a pod may go at all; others are passed over.
     """
-    return [pod for unit in admit_in_order(_units(waiting, requests, group, has_node), level, room, smallest) for pod in unit]
+    return [pod for unit in admit_in_order(_units(waiting, requests, group, may_go), level, room, smallest) for pod in unit]
 
 
 def _units(
     waiting: Iterable[GatedPod],
     requests: Callable[[PodKey], RequestVector],
     group: Callable[[GatedPod], PodGroup | None],
-    has_node: Callable[[GatedPod], bool],
+    may_go: Callable[[GatedPod], bool],
 ) -> Iterator[tuple[list[GatedPod], list[int]]]:
     """Yield the pods that are released together, and their requests: a group once it is complete, in the place of its first pod."""
     seen = set[GroupKey]()
@@ -84,7 +84,7 @@ def _units(
                 continue
             seen.add(pod.group)
             together = list(members.gated.values())
-        if not all(map(has_node, together)):
+        if not all(map(may_go, together)):
             continue
         yield together, [sum(column) for column in zip(*(requests(each.key) for each in together), strict=True)]
 
@@ -160,14 +160,14 @@ class UngatePlanner:
             room = [free - amount for free, amount in zip(room, pods.requests(key), strict=True)]
         slots = self._levels[space].slots
 
-        def has_node(pod: GatedPod) -> bool:
-            return self.fits(pods.requests(pod.key)) and not self.lacking(pods.uncounted(pod.key))
+        def may_go(pod: GatedPod) -> bool:  # some node could hold it, and it is released for something
+            return not pods.lacks_requests(pod.key) and self.fits(pods.requests(pod.key)) and not self.lacking(pods.uncounted(pod.key))
 
         if slots is None:
-            return choose(waiting, level, room, pods.requests, self._group, pods.smallest(space), has_node)
+            return choose(waiting, level, room, pods.requests, self._group, pods.smallest(space), may_go)
         places = slots - pods.count_released(space) - len(in_flight)
         smallest = (*(pods.smallest(space) or (0,) * len(level)), 1)
-        return choose(waiting, (*level, slots), [*room, places], lambda key: (*pods.requests(key), 1), self._group, smallest, has_node)
+        return choose(waiting, (*level, slots), [*room, places], lambda key: (*pods.requests(key), 1), self._group, smallest, may_go)
 
     def _in_flight_of(self, space: str) -> list[PodKey]:
         return [key for key, pod in self._in_flight.get(namespace_of(space), {}).items() if pod.space == space]

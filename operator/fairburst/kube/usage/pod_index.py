@@ -169,6 +169,11 @@ class PodIndex:
         facts = self._facts.get(key)
         return () if facts is None else facts.uncounted
 
+    def lacks_requests(self, key: tuple[str, str]) -> bool:
+        """Return whether a quota would refuse the pod, given by namespace and name, because a container names no requests."""
+        facts = self._facts.get(key)
+        return facts is not None and facts.lacks_requests
+
     def released(self, namespace: str) -> list[int]:
         """Return the sum of the namespace's counted pods without our gate, in thousandths, in the order of `resources`."""
         entry = self._namespaces.get(namespace)
