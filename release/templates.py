@@ -227,7 +227,7 @@ def _as_template(text: str) -> str:
     text = text.replace(_NAMESPACE, "{{ .Release.Namespace }}")
     for path, placeholder in CARRIED.items():
         convert = " | int64" if isinstance(placeholder, int) else " | toJson" if isinstance(placeholder, tuple) else ""
-        inserted = json.dumps(placeholder) if isinstance(placeholder, tuple) else str(placeholder)
+        inserted = json.dumps(placeholder, separators=(",", ":")) if isinstance(placeholder, tuple) else str(placeholder)
         text = text.replace(inserted, f"{{{{ {SETTINGS}.{path}{convert} }}}}")
     text = _repeated(text)
     if "placeholder-" in text or str(_INTEGERS)[:-1] in text:

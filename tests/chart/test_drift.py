@@ -12,6 +12,7 @@ import yaml
 from fairburst.config import Config
 from fairburst.kube.install.manifests import Manifest, Subject, all_manifests, priority_classes
 from fairburst.kube.install.mutating_policies import policies
+from fairburst.kube.install.tenant_rules import tenant_policies
 from release.chart import CHART, ROOT, drifted
 from release.templates import CARRIED, UnknownInfluenceError, influences, rights, switches, with_values
 from tests.chart.conftest import Render
@@ -87,7 +88,7 @@ def test_a_setting_that_the_chart_does_not_know_is_an_error_and_no_default_built
 
 
 def test_every_placeholder_is_needed() -> None:
-    needed = influences(lambda config: [*priority_classes(config), *policies(config), *rights(config)])
+    needed = influences(lambda config: [*priority_classes(config), *policies(config), *tenant_policies(config), *rights(config)])
     assert {*CARRIED, *SWITCHES, "namespace"} == needed
 
 

@@ -42,12 +42,6 @@ def settle(world: World) -> None:
         world.after(HOLD_SETTLES_SECONDS)
 
 
-def cpus(world: World, namespace: str) -> float:
-    """Return the cpu that the quota permits; infinite if it has no limits."""
-    hard = world.hard(namespace)
-    return parse_quantity(hard["requests.cpu"]) if hard else math.inf
-
-
 @pytest.fixture
 def world() -> World:
     """A cluster of 64 cpu with a queue in Gate mode."""
@@ -115,19 +109,19 @@ def test_a_queue_that_leaves_gate_mode_gets_its_level_as_a_quota_again(world: Wo
 def test_the_quota_loses_its_limits_only_once_new_pods_are_sure_to_be_gated(world: World) -> None:
     """A second after the stored status says so. Until then it holds as in Quota mode, but takes nothing back."""
     world.round()
-    assert cpus(world, "batch") <= 2, "the floor, and one pod more"
+    assert world.permitted_cpu("batch") <= 2, "the floor, and one pod more"
     world.after(0.1)
     world.round()
-    assert cpus(world, "batch") <= 2
+    assert world.permitted_cpu("batch") <= 2
     world.after(HOLD_SETTLES_SECONDS + 0.1)
     world.round()
-    assert cpus(world, "batch") == math.inf
+    assert world.permitted_cpu("batch") == math.inf
 
 
 def test_a_restarted_operator_lowers_no_quota_of_a_queue_with_gated_pods(world: World) -> None:
     bare(world, "batch", 500)
     settle(world)
-    before = cpus(world, "batch")
+    before = world.permitted_cpu("batch")
     again = World()
     for name in ("pods", "nodes", "namespaces", "quotas", "queues"):
         getattr(again, name).update(getattr(world, name))
@@ -135,7 +129,7 @@ def test_a_restarted_operator_lowers_no_quota_of_a_queue_with_gated_pods(world: 
         again.put(one)
     assert again.round().quota_writes == []
     settle(again)
-    assert cpus(again, "batch") == before
+    assert again.permitted_cpu("batch") == before
 
 
 def test_a_settled_cluster_with_waiting_pods_gets_no_writes(world: World) -> None:

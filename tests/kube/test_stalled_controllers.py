@@ -37,7 +37,7 @@ def work(where: str) -> Job:
 def create(world: World, where: str) -> None:
     """Create and bind the pods that the quota admits, as the Job's controller and the scheduler would."""
     existing = world.view.pods.namespace(where).pods
-    for number in range(existing, min(int(world.quotas[where, QUOTA_NAME].status.hard["requests.cpu"]), 40)):
+    for number in range(existing, int(min(world.permitted_cpu(where), 40))):
         bound = sum(one.spec.node_name != "" for one in world.pods.values()) < 16
         placed = {"node": "node", "phase": "Running"} if bound else {}
         world.put(pod(where, f"work-{number}", owner=("Job", "work"), **placed))

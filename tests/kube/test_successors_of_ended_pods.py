@@ -68,7 +68,7 @@ class LongJob:
 
     def _create(self, namespace: str, owner: str, most: int) -> None:
         present = sum(where == namespace for where, _ in self.world.pods)
-        room = float(self.world.hard(namespace)["requests.cpu"]) - present
+        room = self.world.permitted_cpu(namespace) - present
         for _ in range(int(min(most - present, room))):
             self._pods += 1
             made = pod(namespace, f"{owner}.{self._pods}", owner=("Job", owner))

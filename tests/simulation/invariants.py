@@ -256,14 +256,24 @@ class Invariants:
 
     def _repaired(self) -> list[str]:
         """Look for damage that is left."""
-        found = [f"not repaired: {loss}" for loss in self._accounts.unrepaired()]
+        found, unlimited = [f"not repaired: {loss}" for loss in self._accounts.unrepaired()], self._unlimited()
         for quota in self._server.of(QUOTAS):
             metadata, hard = quota["metadata"], quota["spec"].get("hard") or {}
-            if metadata["name"] in OUR_QUOTAS and (FOREIGN_KEY in hard or not hard or POOL_LABEL not in (metadata.get("labels") or {})):
+            emptied = not hard and (metadata["namespace"], metadata["name"]) not in unlimited
+            if metadata["name"] in OUR_QUOTAS and (FOREIGN_KEY in hard or emptied or POOL_LABEL not in (metadata.get("labels") or {})):
                 found.append(f"the quota {metadata['namespace']}/{metadata['name']} is damaged: {hard}, {metadata.get('labels')}")
         memory = self._server.get(CONFIG_MAPS, OWN_NAMESPACE, memory_name("default"))
         if memory is None or not all(_is_memory(text) for text in memory["data"].values()):
             found.append(f"the memory is {'missing' if memory is None else 'damaged'}")
+        return found
+
+    def _unlimited(self) -> set[tuple[str, str]]:
+        """Return the quotas of queues in Gate mode, by namespace and name: these have no limits."""
+        found = set[tuple[str, str]]()
+        for queue in (one for collection in QUEUES for one in self._server.of(collection)):
+            if queue["spec"].get("enforcement") == "Gate":
+                shown = ((queue.get("status") or {}).get("podPriority") or {}).get("className")
+                found.add((queue["metadata"]["namespace"], LANE_QUOTAS.get(LANE_OF_CLASS.get(shown, 0), QUOTA_NAME)))
         return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -295,6 +296,11 @@ class World:
     def hard(self, namespace: str, quota: str = "fairburst") -> dict[str, str]:
         """Return the limits of one of the namespace's quotas, of the namespace quota by default."""
         return {key: str(text) for key, text in (self.quotas[namespace, quota].spec.hard or {}).items()}
+
+    def permitted_cpu(self, namespace: str) -> float:
+        """Return the cpu that the namespace quota permits; infinite if it has no limits."""
+        hard = self.hard(namespace)
+        return parse_quantity(hard["requests.cpu"]) if hard else math.inf
 
     def scope(self, namespace: str, quota: str = "fairburst") -> tuple[str, set[str]]:
         """Return whether the quota counts only or leaves out (In, NotIn) pods of which classes."""

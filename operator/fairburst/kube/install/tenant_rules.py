@@ -132,7 +132,7 @@ def _pods(config: Config) -> _Guard:
 
 def _lacks_requests(config: Config) -> str:
     """CEL: whether a container requests no amount of a resource that a quota demands of all. Requests of the whole pod satisfy it."""
-    demanded, counted = json.dumps(MUST_BE_NAMED), json.dumps(config.pool.counted_resources)
+    demanded, counted = json.dumps(MUST_BE_NAMED), json.dumps(config.pool.counted_resources, separators=(",", ":"))  # as Helm writes it
     lacks = f"exists(one, {demanded}.exists(name, name in {counted} && !(name in {requests_of('one')})))"
     return (
         f"{requests_of('object.spec')}.size() == 0 && object.spec.?resources.?limits.orValue({{}}).size() == 0 && "
