@@ -21,6 +21,7 @@ from fairburst.kube.shadow import ObservingEngine
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.workloads.job_set import JobSet
 from fairburst.kube.workloads.replicas import Deployment, ReplicaSet, StatefulSet
+from fairburst.quantity import parse_quantity
 from tests.support.fake_api import json_patch, merge_patch
 from tests.support.json_copy import json_copy
 
