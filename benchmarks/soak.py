@@ -120,7 +120,7 @@ async def _restarted(operator: OperatorProcess, client: ApiClient) -> tuple[floa
 async def _quotas(client: ApiClient) -> dict[tuple[str, str], object]:
     """Return what each quota permits."""
     items = (await client.get_json("/api/v1/resourcequotas"))["items"]
-    return {(item["metadata"]["namespace"], item["metadata"]["name"]): item["spec"]["hard"] for item in items}
+    return {(item["metadata"]["namespace"], item["metadata"]["name"]): item["spec"].get("hard", {}) for item in items}
 
 
 def _changed(before: Mapping[tuple[str, str], object], after: Mapping[tuple[str, str], object]) -> float:

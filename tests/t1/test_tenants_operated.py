@@ -94,8 +94,10 @@ def holds(site: TenantCluster) -> dict[str, Hold]:
     pods, found = site.items("pods"), {}
     for where in TEAMS:
         sizes = [cores(one["spec"]["containers"][0]["resources"]["requests"]["cpu"]) for one in running(pods, where)]
-        hard = cores(quotas[where]["spec"]["hard"]["requests.cpu"])
-        level = cores(queues[where]["status"].get("allocation", {}).get("cpu", "0")) if where in queues else hard
+        if where in queues:
+            level = cores(queues[where]["status"].get("allocation", {}).get("cpu", "0"))
+        else:
+            level = cores(quotas[where]["spec"]["hard"]["requests.cpu"])
         found[where] = Hold(sum(sizes), level + max(sizes, default=0.0))
     return found
 
