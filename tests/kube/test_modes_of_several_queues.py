@@ -8,7 +8,6 @@ import pytest
 
 from fairburst.kube.api.objects import Job
 from fairburst.kube.enforce.holds import HOLD_SETTLES_SECONDS
-from fairburst.kube.enforce.quota_plan import amounts
 from fairburst.kube.usage.gated_pods import GROUP_LABEL, GROUP_SIZE
 from fairburst.kube.views.forecast_view import QueueForecast, StartForecast
 from tests.support import lanes
@@ -62,11 +61,6 @@ def labels_of(world: World) -> dict[str, str]:
     return world.namespaces["", "team"].metadata.labels or {}
 
 
-def cpu(world: World, name: str) -> float:
-    """Return the cpu that a quota permits; infinite if it has no limits."""
-    return amounts(world.quotas["team", name].spec.hard).get("cpu", math.inf)
-
-
 @pytest.mark.parametrize(
     ("default", "further", "holds", "queues_hold"),
     [
@@ -101,8 +95,8 @@ def test_gated_pods_of_one_queue_go_by_its_level_and_those_of_the_other_by_their
 
 def test_a_queue_behind_gates_leaves_the_pods_of_a_quota_queue_alone_and_only_its_quota_has_no_limits() -> None:
     world = team("Quota", "Gate")
-    assert cpu(world, "fairburst-queue-1") == math.inf
-    assert cpu(world, "fairburst") < 64
+    assert world.permitted_cpu("team", "fairburst-queue-1") == math.inf
+    assert world.permitted_cpu("team", "fairburst") < 64
     gated(world, "night", LANE)
     settle(world)
     assert waiting_pods(world) == []

@@ -298,9 +298,9 @@ class World:
         """Return the limits of one of the namespace's quotas, of the namespace quota by default."""
         return {key: str(text) for key, text in (self.quotas[namespace, quota].spec.hard or {}).items()}
 
-    def permitted_cpu(self, namespace: str) -> float:
-        """Return the cpu that the namespace quota permits; infinite if it has no limits."""
-        hard = self.hard(namespace)
+    def permitted_cpu(self, namespace: str, quota: str = "fairburst") -> float:
+        """Return the cpu that one of the namespace's quotas permits, the namespace quota by default; infinite if it has no limits."""
+        hard = self.hard(namespace, quota)
         return parse_quantity(hard["requests.cpu"]) if hard else math.inf
 
     def scope(self, namespace: str, quota: str = "fairburst") -> tuple[str, set[str]]:

@@ -31,10 +31,10 @@ def completions_left(job: Job, pods: CountedPods) -> float:
     controller has not looked since the others ended. New pods that are not in the index yet look the same, so only ends that it has seen
     count. Indexes that have failed for good (`backoffLimitPerIndex`) get no successors.
     """
-    (succeeded, failed), live = _counted(job), pods.active - pods.terminating
+    succeeded, failed = _counted(job)
     if job.spec.completions is None:
-        return live if succeeded else math.inf
-    uncounted = max(0, min(max(pods.lately, job.status.active - live), pods.ended - succeeded - failed))
+        return pods.active - pods.terminating if succeeded else math.inf
+    uncounted = max(0, min(max(pods.lately, _active_and_gone(job, pods)), pods.ended - succeeded - failed))
     return max(0, job.spec.completions - succeeded - uncounted - _indexes(job.status.failed_indexes))
 
 
@@ -42,13 +42,18 @@ def earlier_ends(job: Job, pods: CountedPods) -> tuple[int, int]:
     """Return how many pods of the Job have ended by its status, and how many more must have ended: it has them as active, and they are not
     there. `pods`: as listed at the start of this process, which has seen none of these end.
     """
-    return sum(_counted(job)), max(0, job.status.active - (pods.active - pods.terminating))
+    return sum(_counted(job)), max(0, _active_and_gone(job, pods))
 
 
 def _counted(job: Job) -> tuple[int, int]:
     """Return how many pods have succeeded and failed by the Job's status."""
     counting = job.status.uncounted_terminated_pods or UncountedPods()
     return job.status.succeeded + len(counting.succeeded or ()), job.status.failed + len(counting.failed or ())
+
+
+def _active_and_gone(job: Job, pods: CountedPods) -> int:
+    """Return how many more pods the Job's status has as active than there are; negative if some are newer than the status."""
+    return job.status.active - (pods.active - pods.terminating)
 
 
 def _indexes(text: str | None) -> int:
@@ -94,7 +99,7 @@ def is_reached(job: Job) -> bool:
 
 def is_due(job: Job, pods: CountedPods) -> bool:
     """Return whether the Job controller has still to look at the Job, because pods of it have ended: its status has more as active."""
-    return job.status.active > pods.active - pods.terminating
+    return _active_and_gone(job, pods) > 0
 
 
 KIND = WorkloadKind(
