@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import re
 import statistics
 import time
@@ -25,6 +26,7 @@ from e2e.cluster import Cluster
 from e2e.harness import OperatorProcess
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import NotFound
+from fairburst.quantity import parse_quantity
 
 NODES, NODE_CPU = 40, 32
 IN_FLIGHT = 32
@@ -112,16 +114,18 @@ class Site:
         plural = queue_object["kind"].lower() + "s"
         await self.client.create(f"/apis/fairburst.dev/v1alpha1/namespaces/{name}/{plural}", queue_object)
         await self.until(lambda: self.is_gated(name), f"pods of {name} to be gated")
-        await self.until(lambda: self.permits_any(name), f"the quota of {name} to have no limits")
+        await self.until(lambda: self.permits(name, math.inf), f"the quota of {name} to have no limits")
 
     async def is_gated(self, namespace: str) -> bool:
         answer = await self.client.create(f"/api/v1/namespaces/{namespace}/pods", pod("probe"), {"dryRun": "All"})
         return bool(answer["spec"].get("schedulingGates"))
 
-    async def permits_any(self, namespace: str) -> bool:
+    async def permits(self, namespace: str, cpu: float) -> bool:
+        """Return whether the quota is there and enforces at least so much cpu, or none at all."""
         with contextlib.suppress(NotFound):
             quota = await self.client.get_json(f"/api/v1/namespaces/{namespace}/resourcequotas/fairburst")
-            return not quota["spec"].get("hard") and not quota.get("status", {}).get("hard")
+            enforced = quota.get("status", {}).get("hard") or {}
+            return parse_quantity(enforced["requests.cpu"]) >= cpu if enforced else not quota["spec"].get("hard")
         return False
 
     async def create(self, namespace: str, count: int, *, gates: tuple[str, ...] = (), rate: float | None = None) -> None:
@@ -273,7 +277,7 @@ async def bare_trickle(site: Site, pods: int, rate: float) -> list[float]:
     await site.namespace(name)
     latency = queue("LatencyQueue", name, **{**_spec("LatencyQueue", pods), "enforcement": "Quota"})
     await site.client.create(f"/apis/fairburst.dev/v1alpha1/namespaces/{name}/latencyqueues", latency)
-    await site.until(lambda: site.permits(name, pods - 1), f"the quota of {name} to be armed")
+    await site.until(lambda: site.permits(name, pods), f"the quota of {name} to be armed")
     reactor = asyncio.create_task(site.bare_reactor(name))
     try:
         watch = await site.watched(name, pods, lambda: site.create(name, pods, gates=(BARE_GATE,), rate=rate))

@@ -120,7 +120,7 @@ async def by_the_operator(site: Site, queues: int) -> float:
     sporadic = {"sporadic": {"minInterarrivalSeconds": 600}}
     lq = queue("LatencyQueue", "burst", enforcement="Quota", weight=queues, burst=needed, arrival=sporadic)
     await site.client.create("/apis/fairburst.dev/v1alpha1/namespaces/burst/latencyqueues", lq)
-    await site.until(lambda: site.permits("burst", queues - 1), "the burst's quota")
+    await site.until(lambda: site.permits("burst", queues), "the burst's quota")
     await asyncio.sleep(2.0)  # a quota is written at most once a second
 
     async def arrive() -> None:

@@ -59,7 +59,7 @@ def sim_growth() -> Iterator[Measurement]:
         machine = one_machine(("cpu", "memory"), (100.0, 100.0))
         scenario = batch_with_bursts(machine, batch, 8, jobs[:1], period=300.0, on_seconds=20.0, until=1500.0, round_seconds=1.0)
         marks: list[float] = []
-        record = run(scenario, "bopf", observer=lambda *_, seen=marks: seen.append(time.process_time()))  # type: ignore[misc]
+        record = run(scenario, "bopf", observer=lambda *_, seen=marks: seen.append(time.process_time()))
         cost = (marks[-1] - marks[0]) / (record.rounds - 1) * 1e6
         base = cost if base is None else base
         yield figure(f"sim {count} jobs: per round", cost, "us")

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from typing_extensions import override
 
 from benchmarks.informer import pod_body
 from benchmarks.measure import Measurement, benchmark, figure, processor_seconds
@@ -49,6 +50,7 @@ EVENTS, EVENTS_A_SECOND = 600, 150
 class Server(FakeApi):
     """A server whose quotas are in force at once, without kube-controller-manager."""
 
+    @override
     def put(self, collection: str, obj: JsonObject) -> JsonObject:
         """Store an object. A quota gets its status too."""
         if collection == CORE["resourcequotas"]:

@@ -56,7 +56,7 @@ class Objects:
     """
 
     def __init__(self, kubeconfig: Path) -> None:
-        self._client = new_client_from_config(str(kubeconfig))
+        self._client = new_client_from_config(str(kubeconfig))  # type: ignore[no-untyped-call]
         self._served: dict[str, Served] = {}
 
     def get(self, kind: str, name: str, namespace: str = "") -> JsonObject:

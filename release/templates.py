@@ -20,7 +20,8 @@ from pydantic import BaseModel, ValidationError
 
 from fairburst.config import Config
 from fairburst.kube.install.crd import all_crds
-from fairburst.kube.install.manifests import Subject, access, policies, priority_classes
+from fairburst.kube.install.manifests import Subject, access, priority_classes
+from fairburst.kube.install.mutating_policies import policies
 from fairburst.kube.install.operator_rules import operator_policies
 from fairburst.kube.install.scope import Manifest
 from fairburst.kube.install.tenant_rules import admin_role, edit_role, tenant_policies, view_role

@@ -51,7 +51,7 @@ class Workload:
     @property
     def queues(self) -> list[str]:
         """Return the namespaces, in the order of their queues."""
-        return [plan.namespace for plan in (*self.latency, *self.throughput)]
+        return [*(plan.namespace for plan in self.latency), *(plan.namespace for plan in self.throughput)]
 
 
 def work(queues: int, task_seconds: float, *, places: int | None = None) -> Workload:

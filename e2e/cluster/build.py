@@ -117,6 +117,7 @@ def _build_one(go: Path, tool: Tool, title: str, report: Report) -> None:
                 stderr=output,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
+                text=True,
             )
             code = _wait_reporting(start, title, tool.cold_seconds, report)
         if code != 0:
@@ -130,9 +131,9 @@ def _build_one(go: Path, tool: Tool, title: str, report: Report) -> None:
         log.unlink(missing_ok=True)
 
 
-def _wait_reporting(start: Callable[[], subprocess.Popen[bytes]], title: str, cold_seconds: int, report: Report) -> int:
+def _wait_reporting(start: Callable[[], subprocess.Popen[str]], title: str, cold_seconds: int, report: Report) -> int:
     """Start a build and return its exit code. End its whole process group on an interrupt or a timeout."""
-    process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[str] | None = None
     started = time.monotonic()
     try:
         with unbroken():  # one that came before the assignment would leave the build running

@@ -92,8 +92,8 @@ def unbroken() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    for number in arrived:
-        signal.raise_signal(number)
+    for came in arrived:
+        signal.raise_signal(came)
 
 
 def spawn(command: list[str], log: Path, folder: Path) -> ProcessIdentity:

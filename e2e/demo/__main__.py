@@ -28,9 +28,10 @@ from e2e.kind.cluster import KindCluster, KindError, at_hand
 from e2e.workload.capacity import cluster_capacity
 from e2e.workload.driver import WorkloadError
 from e2e.workload.metrics import Amounts, WorkloadRecord
-from e2e.workload.stages import TraceError, read_stage_list
+from e2e.workload.stages import read_stage_list
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, CredentialsError
+from fairburst.sim.errors import TraceError
 
 NODES, NODE_CPU, NODE_MEMORY = 20, "32", "64Gi"
 LEAD_SECONDS = 3.0  # between declaration and start, so that no burst is late at once

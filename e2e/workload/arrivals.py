@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from e2e.workload.stages import TraceError
+from fairburst.sim.errors import TraceError
 
 
 @dataclass(frozen=True, slots=True)

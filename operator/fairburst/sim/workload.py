@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,16 @@ class DagJob:
         )
 
 
-def topological_order(stages: Sequence[Stage]) -> list[int]:
+class LinkedStage(Protocol):
+    """A stage by name with its parents: indices into its job's stages."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def parents(self) -> Sequence[int]: ...
+
+
+def topological_order(stages: Sequence[LinkedStage]) -> list[int]:
     """Return the indices with every parent before its children. Raises ValueError that names the stages of a cycle."""
     order: list[int] = []
     placed: set[int] = set()
