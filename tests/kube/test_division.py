@@ -23,7 +23,7 @@ def usage(small: float = 0.0, other: float = 0.0) -> NamespaceUsage:
     """Return the use of a namespace, in cpu."""
     total = {"cpu": small + other}
     of_class = {SMALL_CLASS: ClassUsage({"cpu": small}, {"cpu": SMALL_UNIT}, 3)} if small else {}
-    return NamespaceUsage(total, total, {"cpu": OTHER_UNIT}, frozenset(), frozenset(), 7, {"cpu": 0.0}, of_class)
+    return NamespaceUsage(total, total, {"cpu": OTHER_UNIT}, frozenset(), frozenset(), 7, {"cpu": 0.0}, by_class=of_class)
 
 
 def division(small: float, ratio: float = 0.1, small_pods: int = 1, other_pods: int = 1) -> Division:

@@ -91,6 +91,12 @@ def test_what_is_let_go_counts_against_the_level_at_once_and_until_it_ends() -> 
     assert keeper.choice(batch=2.0) == ["c"]
 
 
+def test_some_go_early_but_none_that_is_larger_than_the_level() -> None:
+    keeper = Keeper(gated("large", "3", created=0), *(gated(name, created=1) for name in "abcd"))
+    level = GateLevel((2, 0), milli_level([2.0, PLENTY]), early=milli_level([1.0, 0.0]))
+    assert [one.key[1] for one in keeper.plan({"batch": level})] == ["a", "b", "c"]
+
+
 def test_pods_that_never_had_the_gate_count_as_well() -> None:
     keeper = Keeper(gated("plain", gates=()), gated("a"), gated("b"))
     assert keeper.choice(batch=2.0) == ["a"]

@@ -18,7 +18,7 @@ def admit_in_order(
 
     Needs and room by resource, in thousandths; no unit needs less than `smallest`.
     The first unit that does not fit keeps its place: later units get neither the resource that it lacks nor its share of the others. A unit
-    that is larger than the whole level is skipped.
+    that is larger than the whole level is skipped, also where there is more room than that.
     """
     left, chosen, misses = list(room), list[Unit](), 0
     units = iter(waiting)
@@ -26,12 +26,13 @@ def admit_in_order(
         unit, need = next(units, (None, ()))
         if unit is None:
             break
-        if all(amount <= free for amount, free in zip(need, left, strict=True) if amount):
+        larger = any(amount > whole for amount, whole in zip(need, level, strict=True))
+        if not larger and all(amount <= free for amount, free in zip(need, left, strict=True) if amount):
             chosen.append(unit)
             left = [free - amount for amount, free in zip(need, left, strict=True)]
             continue
         misses += 1
-        if all(amount <= whole for amount, whole in zip(need, level, strict=True)):
+        if not larger:
             left = [free - amount if amount <= free else 0 for amount, free in zip(need, left, strict=True)]
     return chosen
 

@@ -1,8 +1,8 @@
 """Choose the pods to release from our scheduling gate. Pure, apart from the patches in flight; `kube/ungate.py` sends.
 
 A queue in Gate mode has its level in whole pods. The requests of its released pods count against it, and the first waiting pods get the
-rest: those of the first step of priority, of these the oldest. In a space that has left Gate mode all pods are released. The quota of a
-queue in Gate mode has no limits.
+rest: those of the first step of priority, of these the oldest. Where the level is not used because starts take their time, some more are
+released early (`slack.py`). In a space that has left Gate mode all pods are released. The quota of a queue in Gate mode has no limits.
 """
 
 from __future__ import annotations
@@ -29,12 +29,19 @@ MILLI_TOLERANCE = 1e-3  # thousandths of a unit: a level of 2.9999999 cpu is thr
 class GateLevel:
     """The amounts that a queue's pods may take. `rank`: hard queues in their windows, soft ones in theirs, the rest; then queue order.
 
-    `milli`: thousandths of a unit by resource, in the pod index's order. `slots`: how many pods; None: any number.
+    `milli`: thousandths of a unit by resource, in the pod index's order. `slots`: how many pods; None: any number. `early`: thousandths
+    above the level, of pods that wait in the scheduler's queue for the ends of others.
     """
 
     rank: tuple[int, int]
     milli: tuple[int, ...]
     slots: int | None = None
+    early: tuple[int, ...] = ()
+
+    @property
+    def most(self) -> list[int]:
+        """Return what released pods may request in all."""
+        return [whole + more for whole, more in itertools.zip_longest(self.milli, self.early, fillvalue=0)]
 
 
 def milli_level(level: Iterable[float]) -> tuple[int, ...]:
@@ -155,7 +162,7 @@ class UngatePlanner:
             return []
         waiting = itertools.chain([first], waiting)
         level, in_flight = self._levels[space].milli, self._in_flight_of(space)
-        room = [whole - taken for whole, taken in zip(level, pods.released(space), strict=True)]
+        room = [whole - taken for whole, taken in zip(self._levels[space].most, pods.released(space), strict=True)]
         for key in in_flight:
             room = [free - amount for free, amount in zip(room, pods.requests(key), strict=True)]
         slots = self._levels[space].slots

@@ -26,10 +26,11 @@ from fairburst.policy.model import ClusterSnapshot, GuaranteeClass, RoundResult,
 HOLD_SETTLES_SECONDS = 1.0  # until every API server's policies have seen a changed label; measured: at most 157 ms
 
 
-def gate_level(item: ManagedNamespace, result: RoundResult, *, waiting: bool) -> GateLevel:
+def gate_level(item: ManagedNamespace, result: RoundResult, resources: Sequence[str], *, waiting: bool) -> GateLevel:
     """Return the level of a namespace in Gate mode. `waiting`: whether a gated pod waits there."""
     assert item.row is not None  # noqa: S101 (a queue governs it)
-    return GateLevel(_urgency(result, item.row, waiting=waiting), milli_level(item.level.tolist()), item.slots)
+    early = milli_level(_early(item, resources))
+    return GateLevel(_urgency(result, item.row, waiting=waiting), milli_level(item.level.tolist()), item.slots, early)
 
 
 def job_starts(
@@ -53,7 +54,7 @@ def job_starts(
 
 
 def _early(item: ManagedNamespace, resources: Sequence[str]) -> list[float]:
-    """Return how far above the level whole Jobs start: some pods of the next Job wait for the last pods of earlier ones."""
+    """Return how far above the level held work is released: it waits in the scheduler's queue for the ends of earlier pods."""
     pods = 0.0 if item.held_back else max(item.slack - FIRST_PODS, 0.0)
     return [pods * item.unit[name] for name in resources]
 

@@ -1,9 +1,9 @@
-"""The slack of each quota: pods above its level, so that on average the level is used. Steered by feedback; decides no level.
+"""The slack of each quota or gate: pods above its level, so that on average the level is used. Steered by feedback; decides no level.
 
-A ResourceQuota refuses pods that exceed it, and controllers retry only later. Between a pod's end and its successor's start lie the release
-of its requests, the Job controller's next look, a creation and a binding. By Little's law (ends per second) x (that time) pods of a level
-do not run. Both factors depend on the work and on the cluster's load. An integral controller finds their product: it raises the slack
-while a queue that demands more runs less than its level, and lowers it while more than the level runs
+A ResourceQuota refuses pods that exceed it, and controllers retry only later; a gate is removed by one more write. Between a pod's end and
+its successor's start lie the release of its requests, the Job controller's next look, a creation and a binding. By Little's law (ends per
+second) x (that time) pods of a level do not run. Both factors depend on the work and on the cluster's load. An integral controller finds
+their product: it raises the slack while a queue that demands more runs less than its level, and lowers it while more than the level runs
 (docs/decisions/0095-slack-by-feedback.md).
 """
 
@@ -31,8 +31,9 @@ SOON_SECONDS = 20.0  # the slack is at most the pods that end within this time: 
 class Use:
     """The present use of one quota, in pods of the queue's largest size.
 
-    short: the level minus the bound pods. missing: the level minus the existing pods. room: pods for which the pool has room beside its
-    head-room. full: the quota admits no further pod. level: the level, and the upper bound of the slack.
+    short: the level minus the bound pods. missing: the level minus the existing pods, without those behind a gate. room: pods for which
+    the pool has room beside its head-room. full: the quota or the gate admits no further pod. level: the level, and the upper bound of the
+    slack. gated: whether the next pods exist already, behind a gate.
     """
 
     short: float
@@ -40,6 +41,7 @@ class Use:
     room: float
     full: bool
     level: float
+    gated: bool = False
 
     @property
     def takes_head_room(self) -> bool:
@@ -173,8 +175,9 @@ def _integrate(state: _Slack, seconds: float) -> None:
 def _error(use: Use, state: _Slack, now: float) -> float:
     """Return the value to integrate until the next round (anti-windup): only shortfalls that more slack can repair."""
     if use.short >= 0:
-        # More pods help those that wait only while nodes have room: then the scheduler is slow.
-        mendable = min(use.short, max(use.missing, use.room, 0.0))
+        # More pods help those that wait only while nodes have room: then the scheduler is slow, and creations are too. From behind a gate
+        # pods come fast, and each that waits costs the scheduler attempts to place it.
+        mendable = min(use.short, max(use.missing, 0.0 if use.gated else use.room, 0.0))
         return mendable if now <= state.full_at + PRESSED_SECONDS else 0.0
     if not use.takes_head_room and state.pods <= FIRST_PODS:  # on full nodes a pod that waits keeps them full
         return 0.0

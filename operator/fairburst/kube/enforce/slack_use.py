@@ -1,4 +1,4 @@
-"""The present use of a namespace's quota, in pods, for `slack.py`. Pure."""
+"""The present use of a namespace's quota or gate, in pods, for `slack.py`. Pure."""
 
 from __future__ import annotations
 
@@ -23,21 +23,26 @@ def use_of(
     `level`, `room` (on the pool's nodes) and `uncharged` (requests of its pods that count for no queue): by resource, in resource units.
     `quotas`: the namespace's own quotas. A full one stops work even if it is that of the small jobs only.
     """
-    if item.row is None or item.held_back or item.mode.unlimited or not any(item.unit.values()):
+    if item.row is None or item.held_back or not any(item.unit.values()):
         return None
     if not any(item.demand.demand.get(name, 0.0) >= amount + 0.5 * item.unit[name] > 0 for name, amount in level.items()):
         return None
     bound = {name: usage.bound.get(name, 0.0) - uncharged.get(name, 0.0) for name in level}
-    if item.mode.holds == "Jobs":
+    free = {name: amount - usage.stored.get(name, 0.0) for name, amount in level.items()}
+    if item.mode.holds == "Pods":
+        free = {name: amount + usage.gated.get(name, 0.0) for name, amount in free.items()}
+        full = bool(usage.gated) and pods_in(free, item.unit) < 1.0
+    elif item.mode.holds == "Jobs":
         full = bool(item.demand.held)
     else:
         full = any(is_full(quota, largest(quota, usage, item.unit)) for quota in quotas)
     return Use(
         short=pods_in({name: amount - bound[name] for name, amount in level.items()}, item.unit),
-        missing=pods_in({name: amount - usage.stored.get(name, 0.0) for name, amount in level.items()}, item.unit),
+        missing=pods_in(free, item.unit),
         room=pods_in(room, item.unit),
         full=full,
         level=pods_in(level, item.unit),
+        gated=item.mode.holds == "Pods",
     )
 
 

@@ -28,6 +28,7 @@ from fairburst.kube.rounds.differences import PATIENCE_SECONDS, Agenda
 from fairburst.kube.rounds.governing import GoverningQueues
 from fairburst.kube.rounds.managed import ManagedNamespaces
 from fairburst.kube.rounds.view import RoundContext, RoundPlan
+from fairburst.kube.usage.pod_counts import pods_in
 from fairburst.kube.usage.pod_usage import NamespaceUsage
 from fairburst.policy.table import NOT_ADMITTED, OPEN, OVERDUE
 from fairburst.policy.tolerance import SMALLEST
@@ -43,6 +44,7 @@ class QuotaRounds:
 
     def __init__(self, config: Config, contained: Containment, reserve: Reserve | None, agenda: Agenda) -> None:
         self._pool = config.pool.name
+        self._has_head_room = bool(config.pool.head_room_percent or config.pool.head_room)
         self._contained = contained
         self._reserve = reserve
         self._agenda = agenda
@@ -79,10 +81,13 @@ class QuotaRounds:
         for item in items:
             level = dict(zip(snapshot.resources, item.level.tolist(), strict=True))
             quotas = round_.view.quotas_of(item.quota_keys)
-            use = use_of(item, level, round_.view.pods.namespace(item.namespace), quotas, room, uncharged.get(item.namespace, {}))
+            usage = round_.view.pods.namespace(item.namespace)
+            keeps_head_room = self._has_head_room and item.mode.holds == "Pods"
+            use = None if keeps_head_room else use_of(item, level, usage, quotas, room, uncharged.get(item.namespace, {}))
             if not self._begun and use is not None and not _is_open(round_, item):
                 self.slack.resume((item.namespace, QUOTA_NAME), noted_slack(quotas, item.unit), round_.now)
-            item.slack = self.slack.observe((item.namespace, QUOTA_NAME), use, round_.now)
+            below_limits = _pods_below(snapshot.queues[item.row].limits, level, item.unit) if item.row is not None else math.inf
+            item.slack = min(self.slack.observe((item.namespace, QUOTA_NAME), use, round_.now), below_limits)
             item.takes_head_room = use is not None and use.takes_head_room
             if (pause := self.slack.pause((item.namespace, QUOTA_NAME))) is not None:
                 self._look(item.namespace, round_.now + pause, round_.now)
@@ -251,6 +256,12 @@ def _temporary(round_: RoundContext, item: ManagedNamespace, target: QuotaTarget
     if target.slack > FIRST_PODS and not target.exact:
         return Temporary(None, _quantities({name: amount + target.unit[name] for name, amount in target.level.items()}))
     return None
+
+
+def _pods_below(limits: Mapping[str, float], level: Mapping[str, float], unit: Mapping[str, float]) -> float:
+    """Return how many pods of the size `unit` a level is below its queue's limits; infinite without limits."""
+    sized = {name: unit[name] for name in limits if unit.get(name)}
+    return max(0.0, pods_in({name: limits[name] - level[name] for name in sized}, sized)) if sized else math.inf
 
 
 def _is_open(round_: RoundContext, item: ManagedNamespace) -> bool:

@@ -32,12 +32,12 @@ class ReleaseRounds:
         suspending: Collection[str],
     ) -> None:
         """Add the releases to the plan. `suspending`: the spaces of all queues that hold Jobs."""
-        waiting = self._gates.gated.waiting()
+        waiting, resources = self._gates.gated.waiting(), round_.snapshot.resources
         for namespace in round_.touched:
             self._levels.pop(namespace, None)
         for item in (*items, *managed.of(waiting)):
             if item.row is not None and item.mode.holds == "Pods":
-                self._levels[item.namespace] = gate_level(item, round_.result, waiting=item.namespace in waiting)
+                self._levels[item.namespace] = gate_level(item, round_.result, resources, waiting=item.namespace in waiting)
         plan.ungates, due = self._gates.plan(self._levels, round_.left_alone, round_.view.pods, round_.now)
         plan.due = min(plan.due, due)
         for item in items:
@@ -45,7 +45,7 @@ class ReleaseRounds:
                 item.parts = self._reserve.level_parts(item.entry, item.row, item.level, round_.result, round_.now)
                 if item.parts is not None:
                     self._agenda.put(item.namespace, self._reserve.divided_until(item.namespace), PATIENCE_SECONDS)
-        controllers, resources = round_.view.controllers, round_.snapshot.resources
+        controllers = round_.view.controllers
         plan.starts = job_starts(
             items,
             lambda job: controllers.space_of(job) in suspending,

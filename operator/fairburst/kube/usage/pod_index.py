@@ -149,6 +149,7 @@ class PodIndex:
             unannounced=frozenset(entry.unannounced),
             pods=entry.stored.sum.count,
             unmanaged_stored=self._amounts(entry.unmanaged_stored.amounts),
+            gated=self._amounts(entry.gated.amounts) if entry.gated.count else {},
             by_class={
                 name: ClassUsage(self._amounts(each.sum.amounts), self._amounts(each.largest), each.sum.count)
                 for name, each in entry.by_class.items()

@@ -24,13 +24,13 @@ class ClassUsage:
 class NamespaceUsage:
     """Sums over the pods of one namespace, without unmanaged ones. Amounts are effective requests.
 
-    bound: of pods from bound to ended. stored: of all pods that quota counts. gated: of pods that our gate holds. largest: the largest of
-    any counted pod, per resource. pods_without_requests: names of counted pods without a cpu or memory request that quota demands.
-    unannounced: names of live pods whose successors no known object announces: bare ones, and those of other controllers. pods: the number
-    of counted pods. unmanaged_stored: of the namespace's unmanaged pods. by_class: sums by the priority classes of small and
-    large jobs, if there are any. vectors, bound_vectors: how many pods of `stored` and `bound` have each request vector. uncounted: how
-    many pods of `stored` that are not bound have each request vector together with extended resources that are not counted. ported:
-    how many of the unannounced pods have each request vector together with host ports, and how many of those are bound.
+    bound: of pods from bound to ended. stored: of all pods that quota counts. gated: of pods that our gate holds, empty without one.
+    largest: the largest of any counted pod, per resource. pods_without_requests: names of counted pods without a cpu or memory request that
+    quota demands. unannounced: names of live pods whose successors no known object announces: bare ones, and those of other controllers.
+    pods: the number of counted pods. unmanaged_stored: of the namespace's unmanaged pods. by_class: sums by the priority classes of small
+    and large jobs, if there are any. vectors, bound_vectors: how many pods of `stored` and `bound` have each request vector. uncounted: how
+    many pods of `stored` that are not bound have each request vector together with extended resources that are not counted. ported: how
+    many of the unannounced pods have each request vector together with host ports, and how many of those are bound.
     """
 
     bound: Amounts
@@ -40,6 +40,7 @@ class NamespaceUsage:
     unannounced: frozenset[str]
     pods: int
     unmanaged_stored: Amounts
+    gated: Amounts = field(default_factory=dict)
     by_class: dict[str, ClassUsage] = field(default_factory=dict)
     vectors: dict[RequestVector, int] = field(default_factory=dict)
     bound_vectors: dict[RequestVector, int] = field(default_factory=dict)
