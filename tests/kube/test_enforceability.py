@@ -30,11 +30,15 @@ def test_pods_without_requests_block_the_quota_and_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("has_quota", "want"),
-    [(False, "a quota would refuse their successors, so none is written."), (True, "the namespace's quota refuses their successors.")],
+    ("has_quota", "gated", "want"),
+    [
+        (False, False, "a quota would refuse their successors, so none is written."),
+        (True, False, "the namespace's quota refuses their successors."),
+        (True, True, "a policy refuses their successors, or these wait behind the gate."),
+    ],
 )
-def test_what_happens_to_their_successors_is_said_as_it_is(has_quota: bool, want: str) -> None:
-    ((_, _, message),) = found(unrequested=["web-1"], has_quota=has_quota)
+def test_what_happens_to_their_successors_is_said_as_it_is(want: str, *, has_quota: bool, gated: bool) -> None:
+    ((_, _, message),) = found(unrequested=["web-1"], has_quota=has_quota, gated=gated)
     assert f"found none on web-1; {want} Add requests" in message
 
 

@@ -91,6 +91,21 @@ def test_what_is_let_go_counts_against_the_level_at_once_and_until_it_ends() -> 
     assert keeper.choice(batch=2.0) == ["c"]
 
 
+def test_a_pod_that_arrives_waits_for_a_decision_unless_others_are_before_it() -> None:
+    """Each arrival behind a long line made a round at once: rounds took half of the process's time where very many pods were created."""
+    keeper = Keeper(gated("a", created=1))
+    assert keeper.gates.next_has_arrived()
+    assert keeper.choice(batch=0.5) == []
+    assert not keeper.gates.next_has_arrived(), "a round has looked at it"
+    keeper.put(gated("b", created=2))
+    assert not keeper.gates.next_has_arrived(), "it waits behind the first"
+    keeper.put(gated("high", created=3, namespace="other"))
+    assert keeper.gates.next_has_arrived(), "the first of its own queue"
+    assert keeper.choice(batch=1.0, other=1.0) == ["a", "high"]
+    keeper.put(gated("c", namespace="other", created=4))
+    assert keeper.gates.next_has_arrived(), "the one before it is on its way"
+
+
 def test_some_go_early_but_none_that_is_larger_than_the_level() -> None:
     keeper = Keeper(gated("large", "3", created=0), *(gated(name, created=1) for name in "abcd"))
     level = GateLevel((2, 0), milli_level([2.0, PLENTY]), early=milli_level([1.0, 0.0]))

@@ -11,13 +11,12 @@ from fairburst.kube.modes.registry import DEFAULT, MODES, mode_of
 
 
 @pytest.mark.parametrize("mode", MODES.values(), ids=lambda mode: mode.name)
-def test_a_quota_far_above_the_level_needs_a_hold_on_every_pod_and_grants_nothing_beside_it(mode: Mode) -> None:
+def test_a_quota_without_limits_grants_nothing_beside_the_gate(mode: Mode) -> None:
     if mode.unlimited:
-        assert mode.holds == "Pods"
         assert not mode.entitled
         assert not mode.divided
     if not mode.enforced:
-        assert (mode.holds, mode.unlimited, mode.entitled, mode.divided) == (None, False, False, False)
+        assert (mode.holds, mode.entitled, mode.divided) == (None, False, False)
 
 
 @pytest.mark.parametrize("spec", [None, {}, {"enforcement": None}, {"enforcement": ["Gate"]}, {"enforcement": "Unheard"}, "Gate"])

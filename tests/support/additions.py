@@ -17,7 +17,7 @@ from fairburst.kube.workloads import registry
 from fairburst.kube.workloads.kind import WorkloadKind, all_of_kind
 from fairburst.kube.workloads.replicas import StatefulSet, replicas
 
-TOY_MODE = Mode("Toy", "as a toy.", "it is held as a toy is.", holds="Pods", unlimited=True)
+TOY_MODE = Mode("Toy", "as a toy.", "it is held as a toy is.", holds="Pods")
 TOY_KIND = WorkloadKind(
     "Toy", "toys.example.com", "v1", "toys", StatefulSet, optional=True, creates_pods=True, wanting=all_of_kind("Toy"),
     wanted=lambda toy, _pods: replicas(toy),

@@ -140,7 +140,7 @@ class Operator:
             job_seen=self._job_seen, on_answer=self._progressed,
         )  # fmt: skip
         self._changed_pods_in: set[str] = set()
-        self._gated_arrived = self._ready = self._leading = False
+        self._ready = self._leading = False
         self._term_began = -math.inf
         self._prepare_term()
 
@@ -303,9 +303,8 @@ class Operator:
             self._view.changed_namespaces |= self._view.pods.expire(time.time())
         if not self._recent.watching and self._pods.connected.is_set():
             self._recent.watch_from(time.monotonic())
-        arrived, self._gated_arrived = self._gated_arrived, False
         self._ungater.send(self._engine.gates.between_rounds(changed, self._view.pods), time.monotonic())
-        self._loop.mark(urgent=arrived)
+        self._loop.mark(urgent=self._engine.gates.next_has_arrived())
 
     def _pod_answered(self, pod: Pod) -> None:
         """Store the answer to a patch, unless the pod has ended meanwhile: no further event would report that."""
@@ -322,7 +321,6 @@ class Operator:
         self._view.changed_namespaces.add(namespace)
         self._engine.gates.pod_changed(old, new, now)
         self._changed_pods_in.add(namespace)
-        self._gated_arrived |= old is None and pod.gated
         if old is not None and not old.ended and (new is None or new.ended):
             self._engine.pod_ended(space, now)
         self._engine.pod_changed(old, new, self._view.pods, time.time(), now)

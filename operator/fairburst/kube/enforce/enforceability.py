@@ -38,28 +38,32 @@ def obstacles(
     promise: Mapping[str, float],
     unit: Mapping[str, float],
     has_quota: bool,
+    gated: bool = False,
     classes: Mapping[str, int] = MappingProxyType({}),
     priorities: Mapping[str, int] = MappingProxyType({}),
 ) -> list[Obstacle]:
     """Return the obstacles of a namespace, the blocking ones first.
 
     `unrequested`: pods and controllers whose containers lack cpu or memory requests. `promise`: the level promised, `unit`: the
-    largest pod, both in resource units. `has_quota`: the namespace has our quota already, which stays. `classes`: the priority classes that
-    new pods get, with their values. `priorities`: those that the cluster has; empty if they are unknown.
+    largest pod, both in resource units. `has_quota`: the namespace has our quota already, which stays. `gated`: its new pods
+    wait behind a gate. `classes`: the priority classes that new pods get, with their values. `priorities`: those that the cluster has;
+    empty if they are unknown.
     """
     ranges = list(limit_ranges)
     found = []
     if unrequested and not _defaults_requests(ranges):
-        found.append(_unrequested(unrequested, has_quota))
+        found.append(_unrequested(unrequested, has_quota=has_quota, gated=gated))
     found += [obstacle for quota in foreign_quotas if (obstacle := _foreign_quota(quota, promise)) is not None]
     found += [obstacle for limit_range in ranges if (obstacle := _limit_range(limit_range, unit)) is not None]
     found += [_class(name, value, priorities.get(name)) for name, value in classes.items() if priorities and priorities.get(name) != value]
     return found
 
 
-def _unrequested(names: Collection[str], has_quota: bool) -> Obstacle:
+def _unrequested(names: Collection[str], *, has_quota: bool, gated: bool) -> Obstacle:
     listed = ", ".join(sorted(names)[:NAMED_AT_MOST]) + (f" and {len(names) - NAMED_AT_MOST} more" if len(names) > NAMED_AT_MOST else "")
     refused = "the namespace's quota refuses their successors" if has_quota else "a quota would refuse their successors, so none is written"
+    if gated and has_quota:  # it has no limits
+        refused = "a policy refuses their successors, or these wait behind the gate"
     return Obstacle(
         PODS_WITHOUT_REQUESTS,
         f"expected cpu and memory requests on every container, found none on {listed}; {refused}. Add requests, or a LimitRange with "

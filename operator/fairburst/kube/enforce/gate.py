@@ -111,6 +111,7 @@ class UngatePlanner:
     _levels: dict[str, GateLevel] = field(default_factory=dict)
     _in_flight: dict[str, dict[PodKey, GatedPod]] = field(default_factory=dict)
     _refused: dict[PodKey, tuple[str, float]] = field(default_factory=dict)
+    _arrived: set[PodKey] = field(default_factory=set)  # since the last round
 
     def pod_changed(self, old: Pod | None, new: Pod | None, now: float = -math.inf) -> None:
         """Apply one change of a pod that the pod index has seen. `now`: monotonic time of its event, if there was one."""
@@ -120,6 +121,8 @@ class UngatePlanner:
         key = (pod.metadata.namespace, pod.metadata.name)
         self.gated.update(new, key, now)
         held = self.gated.get(key)
+        if old is None and held is not None:
+            self._arrived.add(key)
         refused = self._refused.get(key)
         if refused is not None and (held is None or held.version != refused[0]):
             del self._refused[key]
@@ -133,6 +136,7 @@ class UngatePlanner:
         `levels`: of every space that a queue holds by gates. `left_alone`: namespaces where others decide.
         """
         self._levels = dict(levels)
+        self._arrived.clear()
         self._refused = {key: refused for key, refused in self._refused.items() if refused[1] > now}
         chosen, others = list[GatedPod](), set(left_alone)
         for space in sorted((one for one in self.gated.waiting() if namespace_of(one) not in others), key=self.urgency):
@@ -144,6 +148,13 @@ class UngatePlanner:
         spaces, waiting = self.gated.spaces.whole(set(namespaces)), self.gated.waiting()
         known = [space for space in spaces if space in self._levels and space in waiting]
         return [pod for space in sorted(known, key=self.urgency) for pod in self._chosen(space, pods)]
+
+    def next_has_arrived(self) -> bool:
+        """Return whether a pod that has arrived since the last round is the next of its space to be released: it waits for a decision. One
+        behind others waits for room, which no decision on it makes."""
+        spaces = {held.space for key in self._arrived if (held := self.gated.get(key)) is not None}
+        firsts = (next(self._waiting(space), None) for space in spaces)
+        return any(first is not None and first.key in self._arrived for first in firsts)
 
     def sent(self, pods: Iterable[GatedPod]) -> None:
         """Note that the patches of these pods are in flight: they count as released from now on."""

@@ -9,5 +9,4 @@ MODE = Mode(
     "its pods wait behind a scheduling gate.",
     "new pods wait behind a scheduling gate, which the operator removes as the allocation permits; the ResourceQuota has no limits.",
     holds="Pods",
-    unlimited=True,
 )

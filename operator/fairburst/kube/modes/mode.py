@@ -12,8 +12,8 @@ class Mode:
 
     declaration: its part of the field's description in the CRD. sentence: message of the condition Enforced. enforced: whether the
     operator writes anything but statuses. holds: the new objects that the admission policies hold (status.holds), until
-    `enforce/holds.py` releases them. unlimited: whether the quota has no limits, because the holds keep the level. entitled:
-    whether the quota of an idle queue admits its entitlement at once. divided: whether quotas for small and large jobs divide the level.
+    `enforce/holds.py` releases them. entitled: whether the quota of an idle queue admits its entitlement at once. divided: whether quotas
+    for small and large jobs divide the level.
     """
 
     name: str
@@ -21,6 +21,10 @@ class Mode:
     sentence: str
     enforced: bool = True
     holds: Literal["Pods", "Jobs"] | None = None
-    unlimited: bool = False
     entitled: bool = False
     divided: bool = False
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether the quota has no limits, because every new pod is held."""
+        return self.holds == "Pods"

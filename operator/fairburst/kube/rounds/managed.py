@@ -168,6 +168,7 @@ class ManagedNamespaces:
             promise=dict(zip(resources, promise, strict=True)),
             unit=demand.unit,
             has_quota=item.quota_key in round_.view.quotas,
+            gated=item.mode.unlimited,
             classes=self._classes(entry, None if row is None else round_.result.classes[row]),
             priorities=self._cluster.priorities,
         )
