@@ -96,7 +96,7 @@ def test_a_pod_that_arrives_waits_for_a_decision_unless_others_are_before_it() -
     keeper = Keeper(gated("a", created=1))
     assert keeper.gates.next_has_arrived()
     assert keeper.choice(batch=0.5) == []
-    assert not keeper.gates.next_has_arrived(), "a round has looked at it"
+    assert not keeper.gates.next_has_arrived(), "no other has come"
     keeper.put(gated("b", created=2))
     assert not keeper.gates.next_has_arrived(), "it waits behind the first"
     keeper.put(gated("high", created=3, namespace="other"))

@@ -111,7 +111,7 @@ class UngatePlanner:
     _levels: dict[str, GateLevel] = field(default_factory=dict)
     _in_flight: dict[str, dict[PodKey, GatedPod]] = field(default_factory=dict)
     _refused: dict[PodKey, tuple[str, float]] = field(default_factory=dict)
-    _arrived: set[PodKey] = field(default_factory=set)  # since the last round
+    _arrived: set[PodKey] = field(default_factory=set)  # since `next_has_arrived` was asked
 
     def pod_changed(self, old: Pod | None, new: Pod | None, now: float = -math.inf) -> None:
         """Apply one change of a pod that the pod index has seen. `now`: monotonic time of its event, if there was one."""
@@ -136,7 +136,6 @@ class UngatePlanner:
         `levels`: of every space that a queue holds by gates. `left_alone`: namespaces where others decide.
         """
         self._levels = dict(levels)
-        self._arrived.clear()
         self._refused = {key: refused for key, refused in self._refused.items() if refused[1] > now}
         chosen, others = list[GatedPod](), set(left_alone)
         for space in sorted((one for one in self.gated.waiting() if namespace_of(one) not in others), key=self.urgency):
@@ -150,11 +149,12 @@ class UngatePlanner:
         return [pod for space in sorted(known, key=self.urgency) for pod in self._chosen(space, pods)]
 
     def next_has_arrived(self) -> bool:
-        """Return whether a pod that has arrived since the last round is the next of its space to be released: it waits for a decision. One
+        """Return whether a pod that has arrived since the last call is the next of its space to be released: it waits for a decision. One
         behind others waits for room, which no decision on it makes."""
-        spaces = {held.space for key in self._arrived if (held := self.gated.get(key)) is not None}
+        arrived, self._arrived = self._arrived, set()
+        spaces = {held.space for key in arrived if (held := self.gated.get(key)) is not None}
         firsts = (next(self._waiting(space), None) for space in spaces)
-        return any(first is not None and first.key in self._arrived for first in firsts)
+        return any(first is not None and first.key in arrived for first in firsts)
 
     def sent(self, pods: Iterable[GatedPod]) -> None:
         """Note that the patches of these pods are in flight: they count as released from now on."""
