@@ -14,7 +14,6 @@ from fairburst.kube.enforce.slack_use import use_of
 from fairburst.kube.queues.queue_set import QueueEntry
 from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.kube.usage.pod_index import PodIndex
-from fairburst.quantity import parse_quantity
 from tests.support.objects import World, job, pod, quota, requesting
 
 LEVEL = {"cpu": 20.0}
@@ -81,23 +80,3 @@ def test_a_quota_sinks_by_a_few_pods_at_once_where_they_take_head_room(head_room
     world.view.changed_namespaces.add("batch")
     written = {write.hard["requests.cpu"] for write in world.plan().quota_writes}
     assert written == ({f"{level:g}"} if head_room else set())
-
-
-@pytest.mark.parametrize(
-    ("limits", "cpu", "permitted"),
-    [
-        pytest.param({"cpu": "10"}, "1", "10", id="of the resource that the work lacks first"),
-        pytest.param({"cpu": "10"}, "700m", "10", id="that no number of pods fills"),
-        pytest.param({"cpu": "10", "memory": "1000Gi"}, "1", "10", id="of several resources"),
-        pytest.param({"cpu": "1000"}, "1", "65", id="above the cluster's capacity: one pod of slack as without limits"),
-    ],
-)
-def test_a_quota_never_permits_more_than_the_queues_limits(limits: dict[str, str], cpu: str, permitted: str) -> None:
-    """The pod of slack above the level used to exceed them, and feedback added more: "never more than 60 cores, however many are idle"."""
-    world = World()
-    world.queue("ThroughputQueue", "batch", spec={"limits": limits})
-    world.controller("Job", None, job("batch", "work", 200, requesting(cpu, "1Gi")))
-    for number in range(int(10 / float(parse_quantity(cpu)))):
-        world.put(pod("batch", f"work-{number}", requesting(cpu, "1Gi"), node="node-0", phase="Running", owner=("Job", "work")))
-    world.settle(60.0)
-    assert world.hard("batch")["requests.cpu"] == permitted

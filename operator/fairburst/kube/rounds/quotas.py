@@ -86,8 +86,9 @@ class QuotaRounds:
             use = None if keeps_head_room else use_of(item, level, usage, quotas, room, uncharged.get(item.namespace, {}))
             if not self._begun and use is not None and not _is_open(round_, item):
                 self.slack.resume((item.namespace, QUOTA_NAME), noted_slack(quotas, item.unit), round_.now)
-            below_limits = _pods_below(snapshot.queues[item.row].limits, level, item.unit) if item.row is not None else math.inf
-            item.slack = min(self.slack.observe((item.namespace, QUOTA_NAME), use, round_.now), below_limits)
+            item.slack = self.slack.observe((item.namespace, QUOTA_NAME), use, round_.now)
+            if item.row is not None and item.mode.holds:
+                item.slack = min(item.slack, max(FIRST_PODS, _pods_below(snapshot.queues[item.row].limits, level, item.unit)))
             item.takes_head_room = use is not None and use.takes_head_room
             if (pause := self.slack.pause((item.namespace, QUOTA_NAME))) is not None:
                 self._look(item.namespace, round_.now + pause, round_.now)
