@@ -15,9 +15,10 @@ from benchmarks.measure import Measurement, benchmark, timed
 from fairburst.config import parse_config
 from fairburst.kube.api.objects import Job, Namespace, Node, Pod
 from fairburst.kube.api.quota_objects import ResourceQuota
-from fairburst.kube.enforce.quota_plan import QuotaWrite, quota_body
+from fairburst.kube.enforce.quota_plan import QuotaWrite
 from fairburst.kube.engine import Engine
 from fairburst.kube.names import API_VERSION, MANAGED_LABEL
+from fairburst.kube.object_writes import quota_body
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.views.status_plan import merge_difference

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from fairburst.kube.apply import MOST_CUT_SHORT, STARTS_AT_ONCE, Applier
+from fairburst.kube.apply import MOST_CUT_SHORT, Applier
 from fairburst.kube.enforce.quota_plan import WriteOrder
 from fairburst.kube.enforce.suspend import JobStart
 from fairburst.kube.jobs.elasticity import RESIZED, ElasticPlan, JobEvent
 from fairburst.kube.jobs.parallelism_plan import ParallelismWrite
 from fairburst.kube.names import MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL
+from fairburst.kube.object_writes import ObjectWrites
 from fairburst.kube.queues.job_annotations import Mark, mark_annotations, read_mark
 from fairburst.kube.rounds.view import RoundPlan
+from fairburst.kube.sending import STARTS_AT_ONCE, Channel
 from fairburst.kube.usage.demand import Owner
 from tests.support.fake_api import FakeApi, status
 from tests.support.measured import Measured
@@ -36,8 +37,10 @@ class AppliedWorld(Measured):
         self.client = api.client()
         self.seen: list[dict[str, Any]] = []
         seen = self.seen.append
-        self.applier = Applier(self.client, "default", self.metrics, namespace_seen=seen, quota_seen=seen, job_seen=seen)
+        writes = ObjectWrites(self.client, "default", namespace_seen=seen, quota_seen=seen, job_seen=seen)
+        self.applier = Applier(Channel(writes, self.metrics, lambda: None))
         self.quotas_written: list[str] = []
+        self.quotas_not_sent: list[str] = []
         self.not_resynced: list[tuple[str, bool]] = []
         for _, name in world.namespaces:
             # Namespaces are objects without a namespace; the fake server files them under "".
@@ -46,7 +49,7 @@ class AppliedWorld(Measured):
     async def apply(self, plan: RoundPlan) -> bool:
         return await self.applier.apply(
             plan,
-            lambda write, _, __: self.quotas_written.append(write.namespace),
+            lambda write, _, done: (self.quotas_not_sent if done is None else self.quotas_written).append(write.namespace),
             lambda owner, sent: self.not_resynced.append((owner.name, sent)),
         )
 
@@ -55,8 +58,9 @@ class AppliedWorld(Measured):
 
 
 @pytest.fixture
-async def site() -> AsyncIterator[AppliedWorld]:
-    """A batch queue with a Job that has no running pods, and a latency queue."""
+async def site(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AppliedWorld]:
+    """A batch queue with a Job that has no running pods, and a latency queue. A round waits for its writes, however busy the machine is."""
+    monkeypatch.setattr("fairburst.kube.apply.WAIT_SECONDS", 60.0)
     world = World("smallJobs: {enabled: false}")  # one quota a namespace is enough to look at
     world.queue("ThroughputQueue", "batch")
     world.controller("Job", None, job("batch", "work", 4))
@@ -159,14 +163,6 @@ async def test_only_a_new_size_that_was_written_is_told(site: AppliedWorld) -> N
     assert [(event.name, event.reason) for event in plan.elastic.events] == [("other", RESIZED), ("work", "CurveRefused")]
 
 
-async def test_a_new_size_that_is_left_to_the_next_round_is_not_told_yet(site: AppliedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairburst.kube.apply.SLOW_SECONDS", 0.0)
-    plan = sizes(site)
-    plan.seconds_to_burst = -math.inf
-    assert not await site.apply(plan)
-    assert [(event.name, event.reason) for event in plan.elastic.events] == [("work", RESIZED), ("work", "CurveRefused")]
-
-
 async def test_a_job_that_has_changed_since_is_overtaken_and_no_error(site: AppliedWorld) -> None:
     plan = site.world.plan()
     plan.labels, plan.quota_writes, plan.resyncs = {}, [], []
@@ -225,14 +221,6 @@ async def test_a_start_that_fails_after_its_quota_was_written_is_a_failed_write(
     plan.starts = [JobStart("Job", "batch", "gone", "")]
     assert not await site.apply(plan)
     assert site.writes("start", "overtaken") == 1.0
-
-
-async def test_starts_end_where_a_burst_would_wait_for_them(site: AppliedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairburst.kube.apply.SLOW_SECONDS", 0.0)
-    plan = held(site, NAMES)
-    plan.seconds_to_burst = -math.inf
-    assert not await site.apply(plan)
-    assert len(still_held(site)) == len(NAMES) - STARTS_AT_ONCE
 
 
 def marked() -> dict[str, str]:
@@ -380,42 +368,118 @@ async def test_a_controller_that_was_not_resynced_is_named(site: AppliedWorld, f
 
 
 class TestSlowAnswers:
-    """Where answers take longer than a second."""
+    """Answers take longer than a round waits for them."""
 
     @pytest.fixture(autouse=True)
-    def slow(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("fairburst.kube.apply.SLOW_SECONDS", 0.0)
+    def slow(self, monkeypatch: pytest.MonkeyPatch, site: AppliedWorld) -> None:
+        monkeypatch.setattr("fairburst.kube.apply.WAIT_SECONDS", 0.05)
 
     def steps(self, site: AppliedWorld) -> list[str]:
         return [path.split("/")[4] for method, path in site.paths() if method == "POST" and path.endswith("resourcequotas")]
 
-    async def test_a_burst_under_way_is_served_before_the_other_writes_of_a_round(self, site: AppliedWorld) -> None:
+    def quotas_only(self, site: AppliedWorld) -> RoundPlan:
         plan = site.world.plan()
-        plan.seconds_to_burst = -math.inf
-        assert not await site.apply(plan)
-        assert self.steps(site) == ["burst"]
+        plan.labels, plan.resyncs = {}, []
+        return plan
 
-    async def test_a_bursts_own_jobs_start_as_soon_as_its_quota_is_written(self, site: AppliedWorld) -> None:
-        plan = site.world.plan()
-        site.api.put(JOBS, {"kind": "Job", "metadata": {"name": "first", "namespace": "burst"}, "spec": {"suspend": True}})
-        plan.starts = [JobStart("Job", "burst", "first", "")]
-        plan.seconds_to_burst = -math.inf
-        assert not await site.apply(plan)
-        assert self.steps(site) == ["burst"]
-        assert still_held(site) == []
+    async def answered(self, site: AppliedWorld) -> None:
+        site.api.release()
+        await site.applier.ended()
 
-    async def test_without_a_burst_everything_is_written(self, site: AppliedWorld) -> None:
-        plan = site.world.plan()
-        plan.seconds_to_burst = math.inf
-        assert await site.apply(plan)
-        assert self.steps(site) == ["burst", "batch"]
+    async def test_what_a_round_has_not_begun_is_left_to_the_next(self, site: AppliedWorld) -> None:
+        site.api.hold("/burst/resourcequotas")
+        assert not await site.apply(self.quotas_only(site))
+        await self.answered(site)
+        assert self.steps(site) == ["burst"]
+        assert site.quotas_written == ["burst"]
+        assert site.quotas_not_sent == ["batch"]
+
+    async def test_the_next_round_writes_where_no_write_is_under_way(self, site: AppliedWorld) -> None:
+        plan = self.quotas_only(site)
+        site.api.hold("/burst/resourcequotas")
+        await site.apply(replace(plan, quota_writes=[*plan.quota_writes]))
+        await site.apply(replace(plan, quota_writes=[*plan.quota_writes]))
+        await until(lambda: "batch" in site.quotas_written, "the other quota", seconds=5.0)
+        await self.answered(site)
+        assert self.steps(site) == ["burst", "batch"], "nothing is written again while its answer is awaited"
+        assert sorted(site.quotas_not_sent) == ["batch", "burst"]
 
     async def test_every_write_has_its_turn_all_the_same(self, site: AppliedWorld) -> None:
-        plan = site.world.plan()
-        plan.seconds_to_burst = -math.inf
+        """Each round has a burst to raise first."""
+        plan = self.quotas_only(site)
         for _ in range(MOST_CUT_SHORT + 1):
-            await site.apply(plan)
+            site.api.hold("/burst/resourcequotas")
+            assert not await site.apply(replace(plan, quota_writes=[*plan.quota_writes]))
+            await self.answered(site)
         assert self.steps(site) == ["burst"] * (MOST_CUT_SHORT + 1) + ["batch"]
+
+    async def test_work_follows_the_write_that_is_enforced(self, site: AppliedWorld) -> None:
+        """The second write of a quota only tells users and the quota controller."""
+        plan = blocked(site)
+        plan.quota_writes = [replace(write, create=False) for write in plan.quota_writes]
+        site.api.put(QUOTAS, {"metadata": {"name": "fairburst", "namespace": "batch"}, "spec": {"hard": {}}})
+        site.api.put(JOBS, {"kind": "Job", "metadata": {"name": "first", "namespace": "batch"}, "spec": {"suspend": True}})
+        plan.starts = [JobStart("Job", "batch", "first", "")]
+        site.api.hold("/resourcequotas/fairburst")
+        await site.apply(plan)
+        await until(lambda: not still_held(site), "the start", seconds=5.0)
+        await until(lambda: "annotations" in site.api.objects[JOBS]["batch", "work"]["metadata"], "the resync", seconds=5.0)
+        assert site.quotas_written == []
+        await self.answered(site)
+        assert site.quotas_written == ["batch"]
+
+    async def test_a_later_round_resyncs_where_the_quota_is_enforced_already(self, site: AppliedWorld) -> None:
+        plan = blocked(site)
+        resyncs, plan.resyncs = plan.resyncs, []
+        plan.quota_writes = [replace(write, create=False) for write in plan.quota_writes]
+        site.api.put(QUOTAS, {"metadata": {"name": "fairburst", "namespace": "batch"}, "spec": {"hard": {}}})
+        site.api.hold("/resourcequotas/fairburst/status")
+        await site.apply(plan)
+        plan.resyncs = list(resyncs)
+        await site.apply(plan)
+        assert site.not_resynced == [("work", False)], "the quota would refuse its pods again"
+        site.api.release()
+        site.api.hold("/resourcequotas/fairburst")
+        await until(lambda: site.paths()[-1][1].endswith("/fairburst"), "the second write", seconds=5.0)
+        plan.resyncs = list(resyncs)
+        await site.apply(plan)
+        await until(lambda: "annotations" in site.api.objects[JOBS]["batch", "work"]["metadata"], "the resync", seconds=5.0)
+        await self.answered(site)
+
+    async def test_starts_end_with_those_that_have_begun(self, site: AppliedWorld) -> None:
+        site.api.hold("")
+        assert not await site.apply(held(site, NAMES))
+        await self.answered(site)
+        assert len(still_held(site)) == len(NAMES) - STARTS_AT_ONCE
+
+    async def test_a_new_size_that_has_not_been_answered_is_not_told_yet(self, site: AppliedWorld) -> None:
+        plan = sizes(site)
+        site.api.hold("/jobs/other")
+        assert not await site.apply(plan)
+        assert ("other", RESIZED) not in [(event.name, event.reason) for event in plan.elastic.events]
+        await self.answered(site)
+
+    async def test_writes_of_all_rounds_end_with_the_right_to_write(self, site: AppliedWorld) -> None:
+        site.api.hold("")
+        await site.apply(self.quotas_only(site))
+        async with running(site.apply(held(site, NAMES))):
+            await until(lambda: any("/jobs/" in path for _, path in site.paths()), "the second round", seconds=5.0)
+        assert [task for task in asyncio.all_tasks() if task.get_name() == "writes of a round"] == []
+        site.api.release()
+
+    async def test_an_unexpected_error_of_a_round_that_was_overtaken_is_raised_by_the_next(
+        self, site: AppliedWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def fails(*_: object) -> None:
+            await asyncio.sleep(0.2)
+            raise ValueError("a fault of ours")
+
+        monkeypatch.setattr(ObjectWrites, "quota", fails)
+        assert not await site.apply(self.quotas_only(site))
+        await site.applier.ended()
+        with pytest.raises(ExceptionGroup) as raised:
+            await site.apply(site.world.plan())
+        assert [str(one) for one in raised.value.exceptions] == ["a fault of ours"]
 
 
 async def test_an_empty_plan_sends_nothing(site: AppliedWorld) -> None:
@@ -433,8 +497,10 @@ async def test_a_namespace_is_released_although_its_quota_has_gone_already(site:
     assert MANAGED_LABEL not in site.api.objects[NAMESPACES]["", "batch"]["metadata"]["labels"]
 
 
-@pytest.mark.parametrize("broken", ["_quota", "_resync", "_label"])
-async def test_an_unexpected_error_leaves_no_write_running_into_the_next_round(site: AppliedWorld, broken: str) -> None:
+@pytest.mark.parametrize("broken", ["quota", "resync", "label"])
+async def test_an_unexpected_error_leaves_no_write_running_into_the_next_round(
+    site: AppliedWorld, broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Such as an answer that violates the schema. The round fails; the next one must not meet writes of this one."""
     site.world.queue("ThroughputQueue", "other")
     site.world.controller("Job", None, job("other", "more", 4))
@@ -445,7 +511,7 @@ async def test_an_unexpected_error_leaves_no_write_running_into_the_next_round(s
     assert len(plan.quota_writes) > 1
     failed = list[Any]()
 
-    async def send(what: Any) -> None:
+    async def send(_: ObjectWrites, what: Any, *rest: Any) -> None:
         if not failed:
             failed.append(what)
             raise KeyError("a bug")
@@ -454,7 +520,7 @@ async def test_an_unexpected_error_leaves_no_write_running_into_the_next_round(s
             await asyncio.sleep(0)
         under_way.discard(str(what))
 
-    setattr(site.applier, broken, send)
+    monkeypatch.setattr(ObjectWrites, broken, send)
     with pytest.raises((KeyError, ExceptionGroup)):
         await site.apply(plan)
     assert failed

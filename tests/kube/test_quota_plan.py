@@ -10,8 +10,9 @@ import pytest
 
 from fairburst.kube.api.objects import OwnerReference
 from fairburst.kube.api.quota_objects import ResourceQuota, ScopeSelector, ScopeSelectorTerm
-from fairburst.kube.enforce.quota_plan import QuotaPlanner, QuotaTarget, QuotaWrite, WriteOrder, amounts, quota_body, quota_key, resource_of
+from fairburst.kube.enforce.quota_plan import QuotaPlanner, QuotaTarget, QuotaWrite, WriteOrder, amounts, quota_key, resource_of
 from fairburst.kube.names import QUOTA_NAME
+from fairburst.kube.object_writes import quota_body
 from tests.support.objects import GI, quota
 
 

@@ -46,7 +46,8 @@ class FakeApi:
         self._failures: list[Callable[[], web.StreamResponse]] = []
         self._refused: list[tuple[str, str, int, str]] = []
         self.held = 0
-        self._slow, self._unheld = "", asyncio.Event()
+        self._unheld = asyncio.Event()
+        self._slow: str | None = None
         self._changed = asyncio.Event()
         self._watches: dict[asyncio.Task[Any], web.Request] = {}
         self._frozen: set[asyncio.Task[Any]] = set()
@@ -180,7 +181,7 @@ class FakeApi:
 
     def release(self) -> None:
         """Answer the held requests, and all later ones."""
-        self._slow = ""
+        self._slow = None
         self._unheld.set()
 
     def written(self) -> list[tuple[str, str]]:
@@ -201,7 +202,7 @@ class FakeApi:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         query = dict(request.query)
         self.requests.append((request.method, request.path, query))
-        if self._slow and request.path.endswith(self._slow):
+        if self._slow is not None and request.path.endswith(self._slow):
             self.held += 1
             await self._unheld.wait()
             self.held -= 1

@@ -13,9 +13,9 @@ from fairburst.kube.api.objects import Job, Namespace, Node, Pod
 from fairburst.kube.api.quota_objects import LimitRange, ResourceQuota
 from fairburst.kube.enforce.controller_resync import resync_annotations
 from fairburst.kube.enforce.gate import ungate_patch
-from fairburst.kube.enforce.quota_plan import quota_body
 from fairburst.kube.enforce.suspend import JobStart
 from fairburst.kube.names import API_VERSION, MANAGED_LABEL, OUR_QUOTAS
+from fairburst.kube.object_writes import quota_body
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
 from fairburst.kube.shadow import ObservingEngine
 from fairburst.kube.usage.pod_index import PodIndex

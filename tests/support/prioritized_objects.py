@@ -13,10 +13,11 @@ from fairburst.kube.enforce.namespace_labels import BY_SIZE
 from fairburst.kube.enforce.namespace_labels import HARD as HARD_PODS
 from fairburst.kube.enforce.namespace_labels import LARGE as LARGE_PODS
 from fairburst.kube.enforce.namespace_labels import SOFT as SOFT_PODS
-from fairburst.kube.enforce.quota_plan import QuotaWrite, WriteOrder, quota_body
+from fairburst.kube.enforce.quota_plan import QuotaWrite, WriteOrder
 from fairburst.kube.enforce.size_note import size_note
 from fairburst.kube.jobs.job_size import SIZE_LABEL
 from fairburst.kube.names import GATE, HOLDS_LABEL, MANAGED_LABEL, POOL_LABEL, PRIORITY_LABEL
+from fairburst.kube.object_writes import quota_body
 from fairburst.quantity import parse_quantity
 from tests.support.job_set_crd import job_set
 from tests.support.job_sizes import container, job_manifest

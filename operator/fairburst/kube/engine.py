@@ -50,7 +50,6 @@ from fairburst.policy.clock_step import shifted, shifted_reclaim
 from fairburst.policy.decide import decide
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.model import Memory
-from fairburst.policy.windows import next_burst
 from fairburst.telemetry.log import event
 
 logger = logging.getLogger(__name__)
@@ -123,8 +122,8 @@ class Engine:
         """Note the end of a counted pod: a successor may take its place."""
         self._quotas.slack.ended((space, QUOTA_NAME), now)
 
-    def quota_written(self, write: QuotaWrite, now: float, done: bool) -> None:
-        """Note a quota write that was tried. `done`: it succeeded."""
+    def quota_written(self, write: QuotaWrite, now: float, done: bool | None) -> None:
+        """Note a quota write. `done`: it succeeded; None: it was not sent."""
         self._quotas.written(write, now, done)
 
     def status_sent(self, write: StatusWrite, now: float) -> None:
@@ -198,7 +197,7 @@ class Engine:
         self._quotas.retain(self._cluster.managed)
         plan, round_ = self._decided(view, changes, changed, wall, now)
         self._enforce(round_, changes, plan)
-        for namespace in plan.written_namespaces():
+        for _, namespace in plan.writes():
             self._agenda.put(namespace, now + UNSURE_SECONDS, UNSURE_SECONDS)
         plan.due = min(plan.due, now + plan.elastic.wait, now + plan.reclaim.due, self._agenda.next(), self._input.due)
         return plan
@@ -216,7 +215,6 @@ class Engine:
         self._input.demands.next_starts.note_granted(queue_set.governing, snapshot.usage, result.level)
         plan = RoundPlan(result, snapshot, queue_set, time.perf_counter() - started, events=events_with_queues(queue_set, result))
         self.queues.watch_bursts(snapshot, self.memory, wall)
-        plan.seconds_to_burst = next_burst(self.memory.columns) - wall
         plan.due = min(now + max(0.0, result.next_boundary - wall), self._cluster.low_water.next_expiry())
         plan.elastic = self.slots.plan(result, view.controllers.marked_jobs(), queue_set, self.queues.absent, wall, now)
         plan.lead_times = self._lead_times.views(snapshot, result, self.memory)

@@ -175,7 +175,7 @@ class SchedulingLoop:
         try:
             with uncollected():
                 plan = self._engine.round(self._view, CLOCK(), started)
-            if not plan.written_namespaces() and _all_given(plan):
+            if not plan.writes() and _all_given(plan):
                 ratio, longest = CALM_PAUSE_RATIO, LONGEST_CALM_PAUSE_SECONDS
         finally:  # a failed round has blocked the event loop as well
             planned = time.monotonic()

@@ -36,8 +36,10 @@ from fairburst.kube.forecasts.forecaster import Forecaster
 from fairburst.kube.garbage import short_collections
 from fairburst.kube.loop import SchedulingLoop
 from fairburst.kube.memories import Memories
+from fairburst.kube.object_writes import ObjectWrites
 from fairburst.kube.queues.queue_watch import QueueWatch
 from fairburst.kube.rounds.view import ClusterView, RoundPlan
+from fairburst.kube.sending import Channel
 from fairburst.kube.serving import serving
 from fairburst.kube.shadow import ObservingEngine
 from fairburst.kube.side_thread import Runner, SideThread, here
@@ -135,10 +137,10 @@ class Operator:
             limit_ranges=self._limit_ranges.store,
             read_queues=self._queues.in_force,
         )
-        self._applier = Applier(
-            client, config.pool.name, self.metrics, namespace_seen=self._namespace_seen, quota_seen=self._quota_seen,
-            job_seen=self._job_seen, on_answer=self._progressed,
-        )  # fmt: skip
+        writes = ObjectWrites(
+            client, config.pool.name, namespace_seen=self._namespace_seen, quota_seen=self._quota_seen, job_seen=self._job_seen
+        )
+        self._applier = Applier(Channel(writes, self.metrics, self._progressed))
         self._changed_pods_in: set[str] = set()
         self._ready = self._leading = False
         self._term_began = -math.inf
@@ -205,7 +207,7 @@ class Operator:
         try:
             async with asyncio.timeout(FINISH_SECONDS):
                 await self._loop.finish()
-                await asyncio.gather(self._status_writer.flush(), self._memories.flush())
+                await asyncio.gather(self._applier.ended(), self._status_writer.flush(), self._memories.flush())
         except TimeoutError:
             event(logger, logging.WARNING, "stopped with writes left", seconds=FINISH_SECONDS)
 

@@ -321,13 +321,3 @@ def next_boundary(columns: Columns, current: Current, account: Account, now: flo
         times.append(np.array([now + seconds_until_spent(columns, current, account, some, now)]))
     earliest = [float(values.min()) for values in times if values.size]
     return min(earliest, default=math.inf)
-
-
-def next_burst(columns: Columns | None) -> float:
-    """Return when the next window arms or opens by itself; minus infinity while a burst is under way, infinite without windows."""
-    if columns is None:
-        return math.inf
-    if ((columns.state == OPEN) & columns.demanded & ~columns.judged).any():
-        return -math.inf
-    arms, opens = columns.arms_at[columns.state == CLOSED], columns.opens_by[columns.state == ARMED]
-    return min(float(arms.min(initial=math.inf)), float(opens.min(initial=math.inf)))

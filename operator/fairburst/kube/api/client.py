@@ -12,7 +12,7 @@ import struct
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import aiohttp
 import msgspec
@@ -20,6 +20,7 @@ import msgspec
 from fairburst.kube.api.answers import Answers
 from fairburst.kube.api.auth import Credentials, TokenCache, load_credentials
 from fairburst.kube.api.errors import ApiError, NotLeading, Unavailable, api_error
+from fairburst.kube.api.fence import Fence, while_it_may_write
 from fairburst.kube.api.retry import LONGEST_RETRY_AFTER_SECONDS, WriteRetries
 
 REQUEST_TIMEOUT_SECONDS = 30.0
@@ -33,16 +34,6 @@ MUCH_BYTES = 16 * 1024  # read from a watch at once: then its events come so fas
 
 JsonObject = dict[str, Any]
 Params = Mapping[str, str]
-
-
-class Fence(Protocol):
-    """Decides whether this process may write. server_seconds: how long the server may work on a request that has reached it."""
-
-    server_seconds: float
-
-    def seconds_left(self) -> float:
-        """Return how long this process may still write; zero or less if it may not."""
-        ...
 
 
 class RateLimiter:
@@ -223,13 +214,12 @@ class ApiClient:
         headers = {"Content-Type": content_type}
         if self.fence is None:
             return _object(await self._send(method, path, params, body=body, headers=headers))
-        left = self.fence.seconds_left()
-        if left <= 0:
+        if self.fence.seconds_left() <= 0:
             raise NotLeading(f"{method} {path}: not sent, another replica may hold the lease")
         # The server must give up in time too: a request may wait there, in a queue or behind a webhook, for longer than the client waits.
         limited = {**(params or {}), "timeout": f"{self.fence.server_seconds:g}s"}
         with self._under_way(), _translated(method, path):
-            async with asyncio.timeout(left):
+            async with while_it_may_write(self.fence):
                 return _object(await self._send(method, path, limited, body=body, headers=headers))
 
     async def writes_ended(self) -> None:

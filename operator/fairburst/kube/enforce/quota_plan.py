@@ -13,7 +13,6 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from fairburst.bounds import bounded_amount
 from fairburst.kube.api.objects import Quantity
@@ -234,14 +233,17 @@ class QuotaPlanner:
         self._entitled_since.pop(quota, None)
         self._put_off.discard(quota)
 
+    def not_sent(self, quota: QuotaKey) -> None:
+        """Note that a planned write was not sent."""
+        self._hard.pop(quota, None)
+
     def forget(self, namespace: str) -> None:
         """Drop a namespace that is no longer managed."""
-        for name in OUR_QUOTAS:
-            self._written_at.pop((namespace, name), None)
-            self._surplus_since.pop((namespace, name), None)
-            self._entitled_since.pop((namespace, name), None)
-            self._hard.pop((namespace, name), None)
-            self._put_off.discard((namespace, name))
+        for key in [(namespace, name) for name in OUR_QUOTAS]:
+            self._hard.pop(key, None)
+            for times in (self._written_at, self._surplus_since, self._entitled_since):
+                times.pop(key, None)
+            self._put_off.discard(key)
 
     def _difference(self, target: QuotaTarget, quota: ResourceQuota | None, now: float, *, roomy: bool) -> QuotaWrite | float | None:
         """Return a write, or the time at which a surplus that may last for a while becomes worth one, or None if the quota is right."""
@@ -350,22 +352,6 @@ class QuotaPlanner:
             notes=target.notes,
             scope=target.scope,
         )
-
-
-def quota_body(write: QuotaWrite, pool: str) -> dict[str, Any]:
-    """Return the whole ResourceQuota object for a creation.
-
-    It has no owner: the garbage collector would delete it with its queue, and the namespace would have no quota until the next round.
-    """
-    metadata: dict[str, Any] = {"name": write.name, "namespace": write.namespace, "labels": {POOL_LABEL: pool}}
-    if noted := {name: text for name, text in write.notes.items() if text is not None}:
-        metadata["annotations"] = noted
-    return {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": metadata,
-        "spec": {"hard": dict(write.hard), "scopeSelector": write.scope.body()},
-    }
 
 
 def _pods_hard(target: QuotaTarget) -> dict[str, str]:

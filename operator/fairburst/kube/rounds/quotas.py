@@ -194,8 +194,11 @@ class QuotaRounds:
             return False
         return bool(quota.status.hard) or not quota.spec.hard
 
-    def written(self, write: QuotaWrite, now: float, done: bool) -> None:
-        """Note a quota write that was tried. `done`: it succeeded."""
+    def written(self, write: QuotaWrite, now: float, done: bool | None) -> None:
+        """Note a quota write. `done`: it succeeded; None: it was not sent."""
+        if done is None:
+            self.planner.not_sent(write.key)
+            return
         self.planner.written(write.key, now)
         if done:
             self._recounts.written(write.key, now)

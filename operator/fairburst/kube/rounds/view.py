@@ -96,7 +96,6 @@ class RoundPlan:
     """The writes of a round.
 
     `due`: monotonic time of the next round if no event comes first. `since`: monotonic time of the first event that led to this round.
-    `seconds_to_burst`: until the next window arms or opens by itself, minus infinity while a burst is under way.
     `shown`: rows whose statuses were computed, with their decisions. `shows_all`: whether these are all rows.
     """
 
@@ -125,7 +124,6 @@ class RoundPlan:
     unprocessed: int = 0
     due: float = math.inf
     since: float = math.inf
-    seconds_to_burst: float = math.inf
 
     def dominant_shares(self, rows: Sequence[int]) -> FloatArray:
         """Return (M, 3) of these M rows: dominant shares allocated, used, and demanded beyond the use; fractions of live capacity."""
@@ -138,11 +136,13 @@ class RoundPlan:
         shares: FloatArray = (three[:, :, counted] / capacity[counted]).max(axis=2, initial=0.0).T
         return shares
 
-    def written_namespaces(self) -> set[str]:
-        """Return the namespaces in which the plan writes anything but statuses: they are looked at again if a write fails."""
-        found = {write.namespace for write in self.quota_writes} | {key[0] for key in self.quota_deletions}
-        found |= {owner.namespace for owner in self.resyncs} | {start.namespace for start in self.starts}
-        return found | {*self.labels, *self.releases}
+    def writes(self) -> list[tuple[str, str]]:
+        """Return kind and namespace of each write, apart from statuses. All are looked at again, in case one fails."""
+        elsewhere = [namespace for namespace, _ in self.quota_deletions if namespace not in self.releases]
+        found = [("label", namespace) for namespace in self.labels] + [("release", namespace) for namespace in self.releases]
+        found += [("quota", namespace) for namespace in elsewhere] + [("quota", write.namespace) for write in self.quota_writes]
+        found += [("parallelism", write.namespace) for write in self.elastic.writes]
+        return found + [("resync", owner.namespace) for owner in self.resyncs] + [("start", start.namespace) for start in self.starts]
 
 
 def events_with_queues(queue_set: QueueSet, result: RoundResult) -> list[tuple[QueueEntry, RoundEvent]]:
