@@ -69,6 +69,7 @@ async def site(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AppliedWorld]:
         made = AppliedWorld(api, world)
         api.put(JOBS, {"metadata": {"name": "work", "namespace": "batch"}})
         yield made
+        await made.applier.cancel()
         await made.client.close()
 
 
@@ -386,32 +387,46 @@ class TestSlowAnswers:
         site.api.release()
         await site.applier.ended()
 
-    async def test_what_a_round_has_not_begun_is_left_to_the_next(self, site: AppliedWorld) -> None:
+    async def test_all_writes_of_a_round_are_sent_after_it_too(self, site: AppliedWorld) -> None:
         site.api.hold("/burst/resourcequotas")
         assert not await site.apply(self.quotas_only(site))
         await self.answered(site)
-        assert self.steps(site) == ["burst"]
-        assert site.quotas_written == ["burst"]
-        assert site.quotas_not_sent == ["batch"]
+        assert self.steps(site) == site.quotas_written == ["burst", "batch"]
 
-    async def test_the_next_round_writes_where_no_write_is_under_way(self, site: AppliedWorld) -> None:
+    async def test_the_next_round_writes_where_the_one_before_does_not(self, site: AppliedWorld) -> None:
         plan = self.quotas_only(site)
+        burst, batch = plan.quota_writes
         site.api.hold("/burst/resourcequotas")
-        await site.apply(replace(plan, quota_writes=[*plan.quota_writes]))
-        await site.apply(replace(plan, quota_writes=[*plan.quota_writes]))
+        await site.apply(replace(plan, quota_writes=[burst]))
+        await site.apply(replace(plan, quota_writes=[burst, batch]))
+        await until(lambda: "batch" in site.quotas_written, "the other quota", seconds=5.0)
+        assert site.quotas_not_sent == ["burst"], "nothing is written again while its answer is awaited"
+        await self.answered(site)
+        assert self.steps(site) == ["burst", "batch"]
+
+    async def test_a_burst_that_waits_cuts_the_round_before_it_short(self, site: AppliedWorld) -> None:
+        """Its writes may take what the burst needs, and would be sent late."""
+        plan = self.quotas_only(site)
+        [_, batch] = plan.quota_writes
+        site.api.hold("/burst/resourcequotas")
+        await site.apply(plan)
+        await site.apply(replace(plan, quota_writes=[replace(batch, hard={"requests.cpu": "1"})], burst_waits=True))
         await until(lambda: "batch" in site.quotas_written, "the other quota", seconds=5.0)
         await self.answered(site)
-        assert self.steps(site) == ["burst", "batch"], "nothing is written again while its answer is awaited"
-        assert sorted(site.quotas_not_sent) == ["batch", "burst"]
+        assert site.quotas_not_sent == ["batch"]
+        assert site.api.objects[QUOTAS]["batch", "fairburst"]["spec"]["hard"] == {"requests.cpu": "1"}
 
     async def test_every_write_has_its_turn_all_the_same(self, site: AppliedWorld) -> None:
-        """Each round has a burst to raise first."""
+        """Each round has labels to write first, and a burst waits all the time."""
         plan = self.quotas_only(site)
-        for _ in range(MOST_CUT_SHORT + 1):
-            site.api.hold("/burst/resourcequotas")
-            assert not await site.apply(replace(plan, quota_writes=[*plan.quota_writes]))
-            await self.answered(site)
-        assert self.steps(site) == ["burst"] * (MOST_CUT_SHORT + 1) + ["batch"]
+        [_, batch] = plan.quota_writes
+        site.api.hold("")
+        for number in range(MOST_CUT_SHORT + 4):
+            later = replace(plan, quota_writes=[batch], labels={f"other-{number}": {}}, burst_waits=True)
+            assert not await site.apply(later)
+        assert site.quotas_not_sent == ["batch"] * 3, "later rounds leave it to the one that is not cut short"
+        await self.answered(site)
+        assert self.steps(site) == site.quotas_written == ["batch"]
 
     async def test_work_follows_the_write_that_is_enforced(self, site: AppliedWorld) -> None:
         """The second write of a quota only tells users and the quota controller."""
@@ -446,9 +461,10 @@ class TestSlowAnswers:
         await until(lambda: "annotations" in site.api.objects[JOBS]["batch", "work"]["metadata"], "the resync", seconds=5.0)
         await self.answered(site)
 
-    async def test_starts_end_with_those_that_have_begun(self, site: AppliedWorld) -> None:
+    async def test_starts_end_where_a_burst_would_wait_for_them(self, site: AppliedWorld) -> None:
         site.api.hold("")
         assert not await site.apply(held(site, NAMES))
+        assert await site.apply(replace(held(site, []), burst_waits=True))
         await self.answered(site)
         assert len(still_held(site)) == len(NAMES) - STARTS_AT_ONCE
 
@@ -459,13 +475,14 @@ class TestSlowAnswers:
         assert ("other", RESIZED) not in [(event.name, event.reason) for event in plan.elastic.events]
         await self.answered(site)
 
-    async def test_writes_of_all_rounds_end_with_the_right_to_write(self, site: AppliedWorld) -> None:
+    async def test_writes_of_all_rounds_end_with_the_leadership(self, site: AppliedWorld) -> None:
+        plan = self.quotas_only(site)
         site.api.hold("")
-        await site.apply(self.quotas_only(site))
-        async with running(site.apply(held(site, NAMES))):
-            await until(lambda: any("/jobs/" in path for _, path in site.paths()), "the second round", seconds=5.0)
+        for write in plan.quota_writes:
+            await site.apply(replace(plan, quota_writes=[write]))
+        await site.applier.cancel()
         assert [task for task in asyncio.all_tasks() if task.get_name() == "writes of a round"] == []
-        site.api.release()
+        assert site.quotas_written == []
 
     async def test_an_unexpected_error_of_a_round_that_was_overtaken_is_raised_by_the_next(
         self, site: AppliedWorld, monkeypatch: pytest.MonkeyPatch

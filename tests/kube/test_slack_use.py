@@ -80,3 +80,27 @@ def test_a_quota_sinks_by_a_few_pods_at_once_where_they_take_head_room(head_room
     world.view.changed_namespaces.add("batch")
     written = {write.hard["requests.cpu"] for write in world.plan().quota_writes}
     assert written == ({f"{level:g}"} if head_room else set())
+
+
+@pytest.mark.parametrize(
+    ("limits", "cpu", "permitted"),
+    [
+        pytest.param({"cpu": "10"}, "1", "11", id="of the resource that the work lacks first"),
+        pytest.param({"cpu": "10"}, "700m", "10700m", id="that no number of pods fills"),
+        pytest.param({"cpu": "10", "memory": "1000Gi"}, "1", "11", id="of several resources"),
+    ],
+)
+def test_a_quota_permits_at_most_a_pod_more_than_the_queues_limits(limits: dict[str, str], cpu: str, permitted: str) -> None:
+    """Where pods end all the time and starts take seconds, feedback permitted 24 cores where the limit was 10."""
+    world = World()
+    world.queue("ThroughputQueue", "batch", spec={"limits": limits})
+    world.controller("Job", None, job("batch", "work", 200, requesting(cpu, "1Gi")))
+    for second in range(60):
+        name = f"work-{second}"
+        world.put(pod("batch", name, requesting(cpu, "1Gi"), node="node-0", phase="Running", owner=("Job", "work")))
+        world.settle(0.5)
+        world.end("batch", name)
+        world.settle(0.5)
+        full = world.quotas["batch", "fairburst"]
+        full.status.used = dict(full.spec.hard or {})
+    assert world.hard("batch")["requests.cpu"] == permitted

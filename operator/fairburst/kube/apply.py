@@ -12,7 +12,7 @@ from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.sending import Channel, NotResynced, QuotaWritten, Sending
 
 WAIT_SECONDS = 0.5  # for which a round waits for its writes: then the next one may begin, because a burst may have come
-MOST_CUT_SHORT = 3  # rounds in a row, so that every write has its turn where the API server stays slow
+MOST_CUT_SHORT = 3  # times in a row, so that every write has its turn where the API server stays slow
 
 
 class Applier:
@@ -21,41 +21,48 @@ class Applier:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._sendings = dict[asyncio.Task[bool], Sending]()  # of the present round, and of those that it has overtaken
-        self._cut_short = 0
+        self._cuts = 0
 
     async def apply(self, plan: RoundPlan, quota_written: QuotaWritten, not_resynced: NotResynced) -> bool:
         """Send everything but statuses and events; return whether all succeeded, False too if that takes longer than `WAIT_SECONDS`.
 
-        `quota_written` receives each quota write, `not_resynced` each controller that was not resynced. After that time writes under way
-        go on, and later rounds leave their namespaces alone. Those that have not begun are left to the next round.
+        `quota_written` receives each quota write, `not_resynced` each controller that was not resynced. After that time the writes go on,
+        and later rounds leave their namespaces alone. While a burst waits, a later round cuts them short, and so may be first.
 
         Raises the unexpected error of a round that was overtaken.
         """
         for task in [task for task in self._sendings if task.done()]:
             del self._sendings[task]
             task.result()
+        if plan.burst_waits:
+            self._cut_short_earlier()
         self._leave_out(plan, quota_written, not_resynced)
-        sending = Sending(plan, self._channel, quota_written, not_resynced, patient=self._cut_short >= MOST_CUT_SHORT)
+        sending = Sending(plan, self._channel, quota_written, not_resynced)
         task = asyncio.create_task(sending.run(), name="writes of a round")
         self._sendings[task] = sending
-        try:
-            await asyncio.wait({task}, timeout=WAIT_SECONDS)
-        except asyncio.CancelledError:  # this process no longer leads
-            await self._cancel()
-            raise
+        await asyncio.wait({task}, timeout=WAIT_SECONDS)
         if task.done():
-            self._cut_short = 0
             del self._sendings[task]
             return task.result()
         sending.overtake()
-        self._cut_short = self._cut_short + 1 if sending.ends_early else 0
         return False
+
+    def _cut_short_earlier(self) -> None:
+        """Leave the writes of earlier rounds that have not begun to the present one; spare the rounds when it is their turn."""
+        earlier = [sending for sending in self._sendings.values() if not sending.cut_short and not sending.spared]
+        if not earlier:
+            return
+        self._cuts = (self._cuts + 1) % (MOST_CUT_SHORT + 1)
+        for sending in earlier:
+            sending.spared = self._cuts == 0
+            sending.cut_short = not sending.spared
 
     async def ended(self) -> None:
         """Return once no write is under way."""
         await asyncio.gather(*self._sendings, return_exceptions=True)
 
-    async def _cancel(self) -> None:
+    async def cancel(self) -> None:
+        """End all writes: this process no longer leads."""
         tasks = list(self._sendings)
         self._sendings.clear()
         for task in tasks:

@@ -50,6 +50,7 @@ from fairburst.policy.clock_step import shifted, shifted_reclaim
 from fairburst.policy.decide import decide
 from fairburst.policy.dress.memory import DressMemory
 from fairburst.policy.model import Memory
+from fairburst.policy.windows import burst_waits
 from fairburst.telemetry.log import event
 
 logger = logging.getLogger(__name__)
@@ -215,6 +216,7 @@ class Engine:
         self._input.demands.next_starts.note_granted(queue_set.governing, snapshot.usage, result.level)
         plan = RoundPlan(result, snapshot, queue_set, time.perf_counter() - started, events=events_with_queues(queue_set, result))
         self.queues.watch_bursts(snapshot, self.memory, wall)
+        plan.burst_waits = burst_waits(self.memory.columns)
         plan.due = min(now + max(0.0, result.next_boundary - wall), self._cluster.low_water.next_expiry())
         plan.elastic = self.slots.plan(result, view.controllers.marked_jobs(), queue_set, self.queues.absent, wall, now)
         plan.lead_times = self._lead_times.views(snapshot, result, self.memory)

@@ -181,7 +181,7 @@ class SchedulingLoop:
             planned = time.monotonic()
             self._rest_until = planned + min(planned - started, LONGEST_PAUSE_SECONDS)
             self._paused_until = planned + min(ratio * (planned - started), longest)
-        plan.since = since
+        plan.since, plan.started = since, started
         ok = await self._send(plan)
         self._observe(plan, started, planned, ok=ok)
         if self.after_round is not None:
@@ -192,7 +192,6 @@ class SchedulingLoop:
         metrics, snapshot = self._metrics, plan.snapshot
         metrics.rounds.inc()
         metrics.decide_seconds.observe(plan.decide_seconds)
-        metrics.round_seconds.observe(time.monotonic() - started)
         metrics.quotas_out_of_sync.set(plan.quotas_out_of_sync)
         metrics.refused.inc(plan.refused - self._refused)
         self._refused = plan.refused

@@ -260,6 +260,7 @@ class Operator:
         finally:
             self._leading = False
             self.metrics.stand_by()
+            await self._applier.cancel()
             self._prepare_term()
 
     def unready(self) -> str | None:

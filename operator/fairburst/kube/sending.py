@@ -1,4 +1,4 @@
-"""Sends the writes of one round in order. A later round may overtake it: what has not begun by then is left to that one."""
+"""Sends the writes of one round in order. A later round may overtake it, and may cut it short: it then writes what has not begun."""
 
 from __future__ import annotations
 
@@ -41,12 +41,11 @@ class Channel:
 class Sending:
     """The writes of a plan, apart from statuses and events.
 
-    patient: whether all of them are sent even if the round is overtaken. overtaken: whether a later round may have begun.
+    cut_short: whether those that have not begun are left to a later round. spared: whether it is not cut short any more.
     """
 
-    def __init__(self, plan: RoundPlan, channel: Channel, quota_written: QuotaWritten, not_resynced: NotResynced, *, patient: bool) -> None:
-        self.overtaken = False
-        self.patient = patient
+    def __init__(self, plan: RoundPlan, channel: Channel, quota_written: QuotaWritten, not_resynced: NotResynced) -> None:
+        self.cut_short = self.spared = False
         self._plan = plan
         self._channel = channel
         self._quota_written, self._not_resynced = quota_written, not_resynced
@@ -54,11 +53,6 @@ class Sending:
         self._under_way = Counter[tuple[str, str]]()  # by kind and namespace, too
         self._unenforced = Counter(write.namespace for write in plan.quota_writes)
         self._resizes = {(write.namespace, write.name) for write in plan.elastic.writes}
-
-    @property
-    def ends_early(self) -> bool:
-        """Whether the writes that have not begun are left to a later round."""
-        return self.overtaken and not self.patient
 
     @property
     def busy(self) -> set[str]:
@@ -76,15 +70,19 @@ class Sending:
         return {namespace for kind, namespace in self._writes() if kind == "quota" and self._unenforced[namespace] > 0}
 
     def _writes(self) -> Collection[tuple[str, str]]:
-        return self._under_way if self.ends_early else self._left
+        return self._under_way if self.cut_short else self._left
 
     def overtake(self) -> None:
         """Let a later round begin. New sizes of Jobs that have not been answered are not told."""
-        self.overtaken = True
         self._plan.elastic.not_written(self._resizes)
 
     async def run(self) -> bool:
         """Send; return whether all was sent and succeeded."""
+        done = await self._all()
+        self._channel.metrics.round_seconds.observe(time.monotonic() - self._plan.started)
+        return done
+
+    async def _all(self) -> bool:
         plan, writes = self._plan, self._channel.writes
         released = dict[str, list[QuotaKey]]({namespace: [] for namespace in plan.releases})
         for key in plan.quota_deletions:
@@ -177,7 +175,7 @@ class Sending:
     async def _one(self, kind: str, item: Item, send: Callable[[Item], Awaitable[None]]) -> bool | None:
         """Send one write; return whether it succeeded, None if it is left to a later round."""
         async with self._channel.limit:
-            if self.ends_early:
+            if self.cut_short:
                 return None
             with self._under_way_as(kind, item[0] if isinstance(item, tuple) else item.namespace):  # type: ignore[attr-defined]
                 done = await succeeded(kind, send(item), self._channel.metrics)

@@ -321,3 +321,8 @@ def next_boundary(columns: Columns, current: Current, account: Account, now: flo
         times.append(np.array([now + seconds_until_spent(columns, current, account, some, now)]))
     earliest = [float(values.min()) for values in times if values.size]
     return min(earliest, default=math.inf)
+
+
+def burst_waits(columns: Columns | None) -> bool:
+    """Return whether a window is open whose burst is not served yet."""
+    return columns is not None and bool(((columns.state == OPEN) & columns.demanded & ~columns.judged).any())

@@ -87,7 +87,7 @@ class QuotaRounds:
             if not self._begun and use is not None and not _is_open(round_, item):
                 self.slack.resume((item.namespace, QUOTA_NAME), noted_slack(quotas, item.unit), round_.now)
             item.slack = self.slack.observe((item.namespace, QUOTA_NAME), use, round_.now)
-            if item.row is not None and item.mode.holds:
+            if item.row is not None:
                 item.slack = min(item.slack, max(FIRST_PODS, _pods_below(snapshot.queues[item.row].limits, level, item.unit)))
             item.takes_head_room = use is not None and use.takes_head_room
             if (pause := self.slack.pause((item.namespace, QUOTA_NAME))) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -96,6 +97,8 @@ class RoundPlan:
     """The writes of a round.
 
     `due`: monotonic time of the next round if no event comes first. `since`: monotonic time of the first event that led to this round.
+    `started`: monotonic time at which the round began.
+    `burst_waits`: whether a window is open whose burst is not served yet.
     `shown`: rows whose statuses were computed, with their decisions. `shows_all`: whether these are all rows.
     """
 
@@ -124,6 +127,8 @@ class RoundPlan:
     unprocessed: int = 0
     due: float = math.inf
     since: float = math.inf
+    started: float = field(default_factory=time.monotonic)
+    burst_waits: bool = False
 
     def dominant_shares(self, rows: Sequence[int]) -> FloatArray:
         """Return (M, 3) of these M rows: dominant shares allocated, used, and demanded beyond the use; fractions of live capacity."""
