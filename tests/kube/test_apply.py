@@ -60,7 +60,7 @@ class AppliedWorld(Measured):
 @pytest.fixture
 async def site(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AppliedWorld]:
     """A batch queue with a Job that has no running pods, and a latency queue. A round waits for its writes, however busy the machine is."""
-    monkeypatch.setattr("fairburst.kube.apply.WAIT_SECONDS", 60.0)
+    monkeypatch.setattr("fairburst.kube.apply.CALM_WAIT_SECONDS", 60.0)
     world = World("smallJobs: {enabled: false}")  # one quota a namespace is enough to look at
     world.queue("ThroughputQueue", "batch")
     world.controller("Job", None, job("batch", "work", 4))
@@ -374,6 +374,7 @@ class TestSlowAnswers:
     @pytest.fixture(autouse=True)
     def slow(self, monkeypatch: pytest.MonkeyPatch, site: AppliedWorld) -> None:
         monkeypatch.setattr("fairburst.kube.apply.WAIT_SECONDS", 0.05)
+        monkeypatch.setattr("fairburst.kube.apply.CALM_WAIT_SECONDS", 0.05)
 
     def steps(self, site: AppliedWorld) -> list[str]:
         return [path.split("/")[4] for method, path in site.paths() if method == "POST" and path.endswith("resourcequotas")]

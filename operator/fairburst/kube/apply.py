@@ -11,7 +11,9 @@ import time
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.sending import Channel, NotResynced, QuotaWritten, Sending
 
-WAIT_SECONDS = 0.5  # for which a round waits for its writes: then the next one may begin, because a burst may have come
+# For so long a round waits for its writes while a burst waits, and otherwise. Then the next one may begin.
+WAIT_SECONDS = 0.5
+CALM_WAIT_SECONDS = 2.0
 MOST_CUT_SHORT = 3  # times in a row, so that every write has its turn where the API server stays slow
 
 
@@ -24,10 +26,10 @@ class Applier:
         self._cuts = 0
 
     async def apply(self, plan: RoundPlan, quota_written: QuotaWritten, not_resynced: NotResynced) -> bool:
-        """Send everything but statuses and events; return whether all succeeded, False too if that takes longer than `WAIT_SECONDS`.
+        """Send everything but statuses and events; return whether all succeeded, False too if some are still under way then.
 
-        `quota_written` receives each quota write, `not_resynced` each controller that was not resynced. After that time the writes go on,
-        and later rounds leave their namespaces alone. While a burst waits, a later round cuts them short, and so may be first.
+        `quota_written` receives each quota write, `not_resynced` each controller that was not resynced. Writes that are still under way go
+        on, and later rounds leave their namespaces alone. While a burst waits, a later round cuts earlier ones short.
 
         Raises the unexpected error of a round that was overtaken.
         """
@@ -40,7 +42,7 @@ class Applier:
         sending = Sending(plan, self._channel, quota_written, not_resynced)
         task = asyncio.create_task(sending.run(), name="writes of a round")
         self._sendings[task] = sending
-        await asyncio.wait({task}, timeout=WAIT_SECONDS)
+        await asyncio.wait({task}, timeout=WAIT_SECONDS if plan.burst_waits else CALM_WAIT_SECONDS)
         if task.done():
             del self._sendings[task]
             return task.result()
