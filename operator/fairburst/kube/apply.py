@@ -81,12 +81,14 @@ class Applier:
         plan.labels = {namespace: labels for namespace, labels in plan.labels.items() if namespace not in busy}
         plan.releases = [namespace for namespace in plan.releases if namespace not in busy]
         plan.quota_deletions = [key for key in plan.quota_deletions if key[0] not in busy]
-        for write in [write for write in plan.quota_writes if write.namespace in busy]:
-            plan.quota_writes.remove(write)
-            quota_written(write, time.monotonic(), None)
-        for owner in [owner for owner in plan.resyncs if owner.namespace in unenforced]:
-            plan.resyncs.remove(owner)
-            not_resynced(owner, False)
+        for write in plan.quota_writes:
+            if write.namespace in busy:
+                quota_written(write, time.monotonic(), None)
+        plan.quota_writes = [write for write in plan.quota_writes if write.namespace not in busy]
+        for owner in plan.resyncs:
+            if owner.namespace in unenforced:
+                not_resynced(owner, False)
+        plan.resyncs = [owner for owner in plan.resyncs if owner.namespace not in unenforced]
         plan.starts = [start for start in plan.starts if start.namespace not in starting]
-        plan.elastic.not_written([(write.namespace, write.name) for write in plan.elastic.writes if write.namespace in busy])
+        plan.elastic.not_written({(write.namespace, write.name) for write in plan.elastic.writes if write.namespace in busy})
         plan.elastic.writes[:] = [write for write in plan.elastic.writes if write.namespace not in busy]

@@ -24,6 +24,7 @@ CONCURRENT_WRITES = 32
 STARTS_AT_ONCE = 16
 
 Item = TypeVar("Item")
+Work = TypeVar("Work", Owner, JobStart)
 QuotaWritten = Callable[[QuotaWrite, float, bool | None], None]  # the time, and whether it succeeded; None: it was not sent
 NotResynced = Callable[[Owner, bool], None]  # whether the write was sent, and failed
 
@@ -95,41 +96,41 @@ class Sending:
             plan.resyncs.remove(owner)  # its new size is valid for its present version only
             self._not_resynced(owner, False)
         after = {write.namespace for write in plan.quota_writes}
-        (unwritten, followed), *parts = await together(
+        parts = await together(
             self._quota_steps(),
             self._resyncs([owner for owner in plan.resyncs if owner.namespace not in after]),
             self._starts([start for start in plan.starts if start.namespace not in after]),
         )
         done &= await self._each("quota", [key for key in plan.quota_deletions if key[0] not in released], writes.delete_further_quota)
         done &= await self._resize(growing.values())
-        done &= await self._starts([start for start in plan.starts if start.namespace in unwritten])
-        return done and followed and not unwritten and all(parts)
+        done &= await self._starts([start for start in plan.starts if self._unenforced[start.namespace] > 0])
+        return done and all(parts)
 
-    async def _quota_steps(self) -> tuple[set[str], bool]:
+    async def _quota_steps(self) -> bool:
         """Send the quota writes, step after step. Resync and start the work of each namespace once its last quota is enforced.
 
-        Return the namespaces with a quota that was not written, and whether no resync or start failed.
+        Return whether all of that was sent and succeeded.
         """
-        plan, unwritten, following = self._plan, set[str](), list[asyncio.Task[bool]]()
+        plan, following = self._plan, list[asyncio.Task[bool]]()
+        resyncs, starts = _by_namespace(plan.resyncs), _by_namespace(plan.starts)
         async with asyncio.TaskGroup() as tasks:  # no quota waits for them
 
             def follow(namespace: str) -> None:
                 self._unenforced[namespace] -= 1
-                if self._unenforced[namespace] <= 0:
-                    resyncs = self._resyncs([owner for owner in plan.resyncs if owner.namespace == namespace])
-                    starts = self._starts([start for start in plan.starts if start.namespace == namespace])
-                    following.extend((tasks.create_task(resyncs), tasks.create_task(starts)))
+                if self._unenforced[namespace] <= 0 and (namespace in resyncs or namespace in starts):
+                    following.append(tasks.create_task(self._resyncs(resyncs.get(namespace, []))))
+                    following.append(tasks.create_task(self._starts(starts.get(namespace, []))))
 
+            done = True
             for _, step in groupby(plan.quota_writes, key=lambda write: write.order):
-                done = await together(*(self._quota(write, follow) for write in step))
-                unwritten |= {namespace for namespace in done if namespace is not None}
+                done &= all(await together(*(self._quota(write, follow) for write in step)))
         for owner in plan.resyncs:  # a quota that was not written would refuse their pods again
             if self._unenforced[owner.namespace] > 0:
                 self._not_resynced(owner, False)
-        return unwritten, all(task.result() for task in following)
+        return done and all(task.result() for task in following)
 
-    async def _quota(self, write: QuotaWrite, follow: Callable[[str], None]) -> str | None:
-        """Write a quota, and `follow` once it is enforced. Return its namespace if that failed."""
+    async def _quota(self, write: QuotaWrite, follow: Callable[[str], None]) -> bool | None:
+        """Write a quota, and `follow` once it is enforced. Return as `_one` does."""
         at: float | None = None
 
         def enforced() -> None:
@@ -139,7 +140,7 @@ class Sending:
 
         done = await self._one("quota", write, lambda one: self._channel.writes.quota(one, enforced))
         self._quota_written(write, time.monotonic() if at is None else at, done)
-        return None if done else write.namespace
+        return done
 
     async def _resize(self, writes: Collection[ParallelismWrite]) -> bool:
         """Send new sizes of Jobs; return whether all were sent and succeeded."""
@@ -193,6 +194,13 @@ class Sending:
                 counted[write] -= 1
                 if counted[write] <= 0:
                     del counted[write]
+
+
+def _by_namespace(items: Iterable[Work]) -> dict[str, list[Work]]:
+    found = dict[str, list[Work]]()
+    for item in items:
+        found.setdefault(item.namespace, []).append(item)
+    return found
 
 
 async def together(*parts: Awaitable[Any]) -> list[Any]:
