@@ -292,3 +292,17 @@ def test_nothing_at_all_is_a_round_as_well() -> None:
     plan = world.round()
     assert (plan.quota_writes, plan.statuses, plan.events) == ([], [], [])
     assert plan.due == math.inf or plan.due > world.now
+
+
+def test_a_plan_tells_whether_a_burst_waits() -> None:
+    """The writes of the rounds before are cut short then."""
+    world = World()
+    world.queue(LQ, "burst", spec=latency_spec())
+    world.settle()
+    assert not world.round().burst_waits
+    world.controller("Job", None, job("burst", "work", 16, requesting("1", "1Gi")))
+    assert world.round().burst_waits
+    for number in range(16):
+        world.put(pod("burst", f"work-{number}", requesting("1", "1Gi"), node="node-0", phase="Running", owner=("Job", "work")))
+    world.settle(25.0)
+    assert not world.round().burst_waits
