@@ -52,3 +52,13 @@ def test_an_urgent_look_does_not_wait_for_one_that_can() -> None:
     assert agenda.next() == 6.0
     assert agenda.take(6.0) == {"patient", "urgent"}
     assert agenda.next() == math.inf
+
+
+def test_what_many_writes_have_changed_is_looked_at_when_they_should_have_been_answered() -> None:
+    """Rounds go on while the writes of a thousand new queues are under way. Looks at all of them each second would find the same again."""
+    agenda = Agenda()
+    agenda.put_written([("quota", "one")], 100.0)
+    agenda.put_written([("label", f"new-{number}") for number in range(1000)], 100.0)
+    assert agenda.take(101.5) == {"one"}
+    assert agenda.take(110.0) == set()
+    assert len(agenda.take(111.0)) == 1000

@@ -55,8 +55,6 @@ from fairburst.telemetry.log import event
 
 logger = logging.getLogger(__name__)
 
-UNSURE_SECONDS = 1.0  # after a write, its arrival is checked once more: after this time, or twice as much
-
 
 class Engine:
     """Holds the memory of the core and of the steps between rounds.
@@ -198,8 +196,7 @@ class Engine:
         self._quotas.retain(self._cluster.managed)
         plan, round_ = self._decided(view, changes, changed, wall, now)
         self._enforce(round_, changes, plan)
-        for _, namespace in plan.writes():
-            self._agenda.put(namespace, now + UNSURE_SECONDS, UNSURE_SECONDS)
+        self._agenda.put_written(plan.writes(), now)
         plan.due = min(plan.due, now + plan.elastic.wait, now + plan.reclaim.due, self._agenda.next(), self._input.due)
         return plan
 

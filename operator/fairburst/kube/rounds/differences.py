@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Generic, TypeVar
 
 Key = TypeVar("Key")
@@ -12,6 +12,8 @@ Key = TypeVar("Key")
 _NEVER = (math.inf, math.inf)
 BLOCK = 256  # objects that are compared at once
 PATIENCE_SECONDS = 1.0  # by which a look may be late that no work waits for
+UNSURE_SECONDS = 1.0  # after a write, its arrival is checked once more: after this time, or twice as much
+WRITES_A_SECOND = 100.0  # that a busy API server answers: a look before the answer would find the same again
 
 
 class Differences(Generic[Key]):
@@ -68,6 +70,12 @@ class Agenda:
             self._due[namespace] = due
             heapq.heappush(self._earliest, (due[0], namespace))
             heapq.heappush(self._latest, (due[1], namespace))
+
+    def put_written(self, writes: Collection[tuple[str, str]], now: float) -> None:
+        """Look again at the namespaces of these writes, given by kind and namespace, when all of them should have been answered."""
+        answered = now + UNSURE_SECONDS + len(writes) / WRITES_A_SECOND
+        for _, namespace in writes:
+            self.put(namespace, answered, UNSURE_SECONDS)
 
     def take(self, now: float) -> set[str]:
         """Remove and return the namespaces whose time has come."""
