@@ -66,6 +66,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--phase", choices=("both", "without", "with"), default="both", help="run only one phase")
     mode = environment.get("MODE", "Quota")
     parser.add_argument("--mode", type=_one_of(MODES, "MODE"), default=mode, help="how queues are enforced: Quota, Gate or Suspend")
+    other, checked = environment.get("BURST_MODE") or None, _one_of(MODES, "BURST_MODE")
+    parser.add_argument("--burst-mode", type=checked, default=other, help="how latency queues are, if not in the same way")
     arguments = parser.parse_args()
     arguments.cluster_asked_for = arguments.cluster is not None
     if arguments.cluster is None:
@@ -135,7 +137,8 @@ def _nodes(arguments: argparse.Namespace, folder: Path, made: contextlib.ExitSta
 
 
 def _demo(cluster: Cluster, arguments: argparse.Namespace, screen: Screen) -> None:
-    of = scenario(asyncio.run(_capacity(cluster.kubeconfig)), arguments.seconds, arguments.trace, _tempo(arguments), mode=arguments.mode)
+    capacity, tempo = asyncio.run(_capacity(cluster.kubeconfig)), _tempo(arguments)
+    of = scenario(capacity, arguments.seconds, arguments.trace, tempo, mode=arguments.mode, burst_mode=arguments.burst_mode)
     _explain(of, screen)
     lasting = arguments.kubeconfig is not None
     with _namespaces(cluster, of, deleted=lasting):

@@ -91,7 +91,7 @@ class Scenario:
 
     task: requests of every task of every queue.
     widest: most tasks of a stage of batch work.
-    mode: how the queues are enforced.
+    mode, burst_mode: how the throughput queues and the latency queues are enforced.
     """
 
     capacity: Amounts
@@ -102,6 +102,7 @@ class Scenario:
     throughput: tuple[ThroughputQueue, ...]
     trace: Path | None = None
     mode: str = "Quota"
+    burst_mode: str = "Quota"
     widest: int = PLAYED.widest
 
     @property
@@ -119,9 +120,13 @@ class Scenario:
 
 
 def scenario(
-    capacity: Amounts, seconds: float, trace: Path | None = None, tempo: Tempo = PLAYED, seed: int = SEED, mode: str = "Quota"
-) -> Scenario:
-    """Return the demo for a cluster of this size. Held Jobs start whole, so in Suspend mode no stage is wider than any queue's share."""
+    capacity: Amounts, seconds: float, trace: Path | None = None, tempo: Tempo = PLAYED, seed: int = SEED, mode: str = "Quota",
+    burst_mode: str | None = None,
+) -> Scenario:  # fmt: skip
+    """Return the demo for a cluster of this size. Held Jobs start whole, so in Suspend mode no stage is wider than any queue's share.
+
+    burst_mode: of the latency queues; `mode` if it is None.
+    """
     last = seconds - tempo.burst  # a burst's deadline should lie within the phase
     periodic = tuple(float(at) for at in range(25, int(last) + 1, tempo.period))
     sporadic = sporadic_arrivals(seed, first=45, min_interarrival_seconds=tempo.period, mean_extra_seconds=8, until=last + 0.1)
@@ -138,6 +143,7 @@ def scenario(
         throughput=(ThroughputQueue("bronze", 1), ThroughputQueue("silver", 2), ThroughputQueue("gold", 3)),
         trace=trace,
         mode=mode,
+        burst_mode=burst_mode or mode,
         widest=tempo.widest_held if mode == "Suspend" else tempo.widest,
     )
 
@@ -231,7 +237,7 @@ def _latency_object(of: Scenario, queue: LatencyQueue, started: float) -> dict[s
                 "jitterSeconds": JITTER_SECONDS,
             }
         }
-    return _object("LatencyQueue", queue.name, {"weight": queue.weight, "enforcement": of.mode, "burst": burst, "arrival": arrival})
+    return _object("LatencyQueue", queue.name, {"weight": queue.weight, "enforcement": of.burst_mode, "burst": burst, "arrival": arrival})
 
 
 def _object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:

@@ -66,6 +66,8 @@ def test_declared_bursts_are_what_is_sent_and_leave_time_for_running_tasks(tempo
 def test_every_queue_is_declared_in_the_mode_that_was_asked_for_and_held_jobs_are_narrow_enough_to_start():
     gated, held = (scenario(CAPACITY, 180, mode=mode) for mode in ("Gate", "Suspend"))
     assert {one["spec"]["enforcement"] for one in queue_objects(gated, 0.0)} == {"Gate"}
+    mixed = queue_objects(scenario(CAPACITY, 180, mode="Gate", burst_mode="Quota"), 0.0)
+    assert {(one["kind"], one["spec"]["enforcement"]) for one in mixed} == {("LatencyQueue", "Quota"), ("ThroughputQueue", "Gate")}
     least_share = min(held.shares.values()) * CAPACITY.cpu
     for queue in plans(held)[1]:
         for job in itertools.islice(queue.jobs, 20):
