@@ -462,6 +462,16 @@ class TestSlowAnswers:
         await until(lambda: "annotations" in site.api.objects[JOBS]["batch", "work"]["metadata"], "the resync", seconds=5.0)
         await self.answered(site)
 
+    async def test_a_round_ends_early_if_a_burst_comes(self, site: AppliedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("fairburst.kube.apply.CALM_WAIT_SECONDS", 60.0)
+        site.api.hold("/burst/resourcequotas")
+        applied = asyncio.create_task(site.apply(self.quotas_only(site)))
+        await until(lambda: bool(site.api.held), "the write", seconds=5.0)
+        assert not applied.done()
+        site.applier.hurry()
+        assert not await asyncio.wait_for(applied, 30.0)
+        await self.answered(site)
+
     async def test_starts_end_where_a_burst_would_wait_for_them(self, site: AppliedWorld) -> None:
         site.api.hold("")
         assert not await site.apply(held(site, NAMES))

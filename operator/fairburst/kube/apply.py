@@ -11,9 +11,9 @@ import time
 from fairburst.kube.rounds.view import RoundPlan
 from fairburst.kube.sending import Channel, NotResynced, QuotaWritten, Sending
 
-# For so long a round waits for its writes while a burst waits, and otherwise. Then the next one may begin.
+# For so long a round waits for its writes once a burst waits, and otherwise. Then the next one may begin.
 WAIT_SECONDS = 0.5
-CALM_WAIT_SECONDS = 2.0
+CALM_WAIT_SECONDS = 10.0
 MOST_CUT_SHORT = 3  # times in a row, so that every write has its turn where the API server stays slow
 
 
@@ -24,6 +24,7 @@ class Applier:
         self._channel = channel
         self._sendings = dict[asyncio.Task[bool], Sending]()  # of the present round, and of those that it has overtaken
         self._cuts = 0
+        self._burst_came = asyncio.Event()
 
     async def apply(self, plan: RoundPlan, quota_written: QuotaWritten, not_resynced: NotResynced) -> bool:
         """Send everything but statuses and events; return whether all succeeded, False too if some are still under way then.
@@ -42,12 +43,29 @@ class Applier:
         sending = Sending(plan, self._channel, quota_written, not_resynced)
         task = asyncio.create_task(sending.run(), name="writes of a round")
         self._sendings[task] = sending
-        await asyncio.wait({task}, timeout=WAIT_SECONDS if plan.burst_waits else CALM_WAIT_SECONDS)
+        await self._answered(task, burst_waits=plan.burst_waits)
         if task.done():
             del self._sendings[task]
             return task.result()
         sending.overtake()
         return False
+
+    def hurry(self) -> None:
+        """Let the next round begin soon: a burst may have come."""
+        self._burst_came.set()
+
+    async def _answered(self, task: asyncio.Task[bool], *, burst_waits: bool) -> None:
+        """Wait until all is answered, or the next round should begin. More rounds than that would only cost: each writes what the next
+        one changes again."""
+        if not burst_waits:
+            self._burst_came.clear()
+            came = asyncio.create_task(self._burst_came.wait(), name="a burst")
+            try:
+                await asyncio.wait({task, came}, timeout=CALM_WAIT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                came.cancel()
+        if not task.done():
+            await asyncio.wait({task}, timeout=WAIT_SECONDS)
 
     def _cut_short_earlier(self) -> None:
         """Leave the writes of earlier rounds that have not begun to the present one; spare the rounds when it is their turn."""

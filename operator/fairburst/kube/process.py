@@ -335,7 +335,9 @@ class Operator:
     def _controller_hook(self, kind: str) -> Callable[[str, Any, Any], None]:
         def changed(_: str, old: Any, new: Any) -> None:
             self._view.controllers.update(kind, old, new)
-            self._view.changed_namespaces.add((new or old).metadata.namespace)
+            self._view.changed_namespaces.add(namespace := (new or old).metadata.namespace)
+            if self._engine.queues.kind_of(namespace) is QueueKind.LATENCY:
+                self._applier.hurry()
             if kind == "Job":
                 self._engine.slots.job_changed(old, new, time.time(), time.monotonic())
             if new is None:
