@@ -73,7 +73,7 @@ class Agenda:
 
     def put_written(self, writes: Collection[tuple[str, str]], now: float) -> None:
         """Look again at the namespaces of these writes, given by kind and namespace, when all of them should have been answered."""
-        answered = now + UNSURE_SECONDS + len(writes) / WRITES_A_SECOND
+        answered = now + max(UNSURE_SECONDS, len(writes) / WRITES_A_SECOND)
         for _, namespace in writes:
             self.put(namespace, answered, UNSURE_SECONDS)
 
