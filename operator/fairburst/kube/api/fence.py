@@ -28,7 +28,7 @@ async def while_it_may_write(fence: Fence) -> AsyncIterator[None]:
     """
     loop = asyncio.get_running_loop()
     latest = loop.time() + fence.server_seconds + TRAVEL_SECONDS
-    timer: asyncio.TimerHandle
+    timer: asyncio.Handle
     async with asyncio.timeout(None) as limit:
 
         def look() -> None:
@@ -39,7 +39,7 @@ async def while_it_may_write(fence: Fence) -> AsyncIterator[None]:
             else:
                 limit.reschedule(ends)
 
-        timer = loop.call_later(min(fence.server_seconds + TRAVEL_SECONDS, max(0.0, fence.seconds_left())), look)
+        timer = loop.call_soon(look)
         try:
             yield
         finally:
