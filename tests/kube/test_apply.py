@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from fairburst.kube.apply import MOST_CUT_SHORT, Applier
+from fairburst.kube.apply import MOST_CUT_SHORT, WAIT_SECONDS, Applier
 from fairburst.kube.enforce.quota_plan import WriteOrder
 from fairburst.kube.enforce.suspend import JobStart
 from fairburst.kube.jobs.elasticity import RESIZED, ElasticPlan, JobEvent
@@ -471,6 +472,27 @@ class TestSlowAnswers:
         site.applier.hurry()
         assert not await asyncio.wait_for(applied, 30.0)
         await self.answered(site)
+
+    async def test_work_that_came_after_the_decision_is_not_missed(self, site: AppliedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("fairburst.kube.apply.CALM_WAIT_SECONDS", 60.0)
+        plan = self.quotas_only(site)
+        site.applier.hurry()
+        plan.started = time.monotonic() - 1.0
+        site.api.hold("/burst/resourcequotas")
+        assert not await asyncio.wait_for(site.apply(plan), 30.0)
+        await self.answered(site)
+
+    async def test_a_round_that_has_seen_the_work_waits_for_its_writes(self, site: AppliedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("fairburst.kube.apply.CALM_WAIT_SECONDS", 60.0)
+        site.applier.hurry()
+        plan = self.quotas_only(site)
+        plan.started = time.monotonic()
+        site.api.hold("/burst/resourcequotas")
+        applied = asyncio.create_task(site.apply(plan))
+        await asyncio.sleep(3 * WAIT_SECONDS)
+        assert not applied.done()
+        site.api.release()
+        await asyncio.wait_for(applied, 30.0)
 
     async def test_starts_end_where_a_burst_would_wait_for_them(self, site: AppliedWorld) -> None:
         site.api.hold("")

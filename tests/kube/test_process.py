@@ -18,8 +18,8 @@ from fairburst.kube.process import Operator
 from fairburst.telemetry.web import WebServer
 from tests.support.fake_api import FakeApi
 from tests.support.measured import value
-from tests.support.objects import stored_queue
-from tests.support.operators import LATENCY, PODS, QUOTAS, THROUGHPUT, Running, fake_cluster, kopf_watches, rounds, under_way
+from tests.support.objects import latency_spec, stored_queue
+from tests.support.operators import LATENCY, NAMESPACES, PODS, QUOTAS, THROUGHPUT, Running, fake_cluster, kopf_watches, rounds, under_way
 from tests.support.tasks import until
 
 CONFIG = parse_config("metrics: {host: 127.0.0.1, port: 0}\nrounds: {intervalSeconds: 1}")
@@ -98,6 +98,47 @@ async def test_it_is_ready_once_its_caches_are_complete_and_not_before(monkeypat
             await begun(api, made)
             assert await ready() == 200
             await made.end()
+
+
+def bare_pod(namespace: str, name: str) -> dict[str, Any]:
+    container = {"name": "work", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+    return {"metadata": {"namespace": namespace, "name": name}, "spec": {"containers": [container]}, "status": {}}
+
+
+@pytest.mark.parametrize(
+    ("comes_to", "soon"),
+    [
+        pytest.param("bursts", True, id="of a latency queue"),
+        pytest.param("nightly", False, id="of a throughput queue"),
+    ],
+)
+async def test_a_bare_pod_may_be_a_burst_and_waits_for_no_write_of_the_round_before(
+    comes_to: str, monkeypatch: pytest.MonkeyPatch, *, soon: bool
+) -> None:
+    monkeypatch.setattr("fairburst.kube.apply.CALM_WAIT_SECONDS", 60.0)
+    async with fake_cluster() as api, running(api) as made:
+        await begun(api, made)
+        for namespace in ("bursts", "nightly"):
+            api.put(NAMESPACES, {"metadata": {"name": namespace}, "status": {"phase": "Active"}})
+        api.put(THROUGHPUT, stored_queue("ThroughputQueue", "nightly", "queue"))
+        api.put(LATENCY, stored_queue("LatencyQueue", "bursts", "queue", latency_spec()))
+        queues = [(LATENCY, "bursts"), (THROUGHPUT, "nightly")]
+        await until(lambda: all("status" in api.objects[path][namespace, "queue"] for path, namespace in queues), "the statuses", 30.0)
+        api.hold("/batch/resourcequotas")
+        api.put(THROUGHPUT, stored_queue("ThroughputQueue", "batch", "queue"))
+        await until(lambda: bool(api.held), "a write that gets no answer", 30.0)
+        before = rounds(made.operator)
+        await asyncio.sleep(2.0)
+        assert rounds(made.operator) == before, "it waits for the write"
+        api.put(PODS, bare_pod(comes_to, "work"))
+        if soon:
+            await until(lambda: rounds(made.operator) > before, "the next round", 30.0)
+            assert value(made.operator.metrics, "fairburst_writes_total", kind="quota", result="error") == 0, "the write was given up"
+        else:
+            await asyncio.sleep(2.0)
+            assert rounds(made.operator) == before
+        api.release()
+        await made.end()
 
 
 def gated_pod(name: str) -> dict[str, Any]:

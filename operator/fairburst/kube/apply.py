@@ -6,6 +6,7 @@ A failed write is counted and returns as a difference in the next round; the cli
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 
 from fairburst.kube.rounds.view import RoundPlan
@@ -25,6 +26,7 @@ class Applier:
         self._sendings = dict[asyncio.Task[bool], Sending]()  # of the present round, and of those that it has overtaken
         self._cuts = 0
         self._burst_came = asyncio.Event()
+        self._burst_came_at = -math.inf
 
     async def apply(self, plan: RoundPlan, quota_written: QuotaWritten, not_resynced: NotResynced) -> bool:
         """Send everything but statuses and events; return whether all succeeded, False too if some are still under way then.
@@ -43,7 +45,7 @@ class Applier:
         sending = Sending(plan, self._channel, quota_written, not_resynced)
         task = asyncio.create_task(sending.run(), name="writes of a round")
         self._sendings[task] = sending
-        await self._answered(task, burst_waits=plan.burst_waits)
+        await self._answered(task, plan)
         if task.done():
             del self._sendings[task]
             return task.result()
@@ -52,13 +54,15 @@ class Applier:
 
     def hurry(self) -> None:
         """Let the next round begin soon: a burst may have come."""
+        self._burst_came_at = time.monotonic()
         self._burst_came.set()
 
-    async def _answered(self, task: asyncio.Task[bool], *, burst_waits: bool) -> None:
+    async def _answered(self, task: asyncio.Task[bool], plan: RoundPlan) -> None:
         """Wait until all is answered, or the next round should begin. More rounds than that would only cost: each writes what the next
         one changes again."""
-        if not burst_waits:
-            self._burst_came.clear()
+        if not plan.burst_waits:
+            if self._burst_came_at < plan.started:  # otherwise it came after the round's decision
+                self._burst_came.clear()
             came = asyncio.create_task(self._burst_came.wait(), name="a burst")
             try:
                 await asyncio.wait({task, came}, timeout=CALM_WAIT_SECONDS, return_when=asyncio.FIRST_COMPLETED)

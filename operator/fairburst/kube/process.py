@@ -142,23 +142,21 @@ class Operator:
         )
         self._applier = Applier(Channel(writes, self.metrics, self._progressed))
         self._changed_pods_in: set[str] = set()
-        self._ready = self._leading = False
-        self._term_began = -math.inf
+        self._ready, self._leading, self._term_began = False, False, -math.inf
         self._prepare_term()
 
     def _prepare_term(self) -> None:
         """Create the parts of a term of leadership: an engine without memory, the saved memory, the loop and the writers."""
+        pool = self._config.pool.name
         self._engine = ObservingEngine(self._config, self._config.namespace, decide if self._recorder is None else self._recorder.decide)
         self._engine.absence.begin(self._recent)
         for pod in self._pods.store.values():
             self._engine.gates.pod_changed(None, pod)
         self._ungater = Ungater(self._client, self._engine.gates, self.metrics, pod_seen=self._pod_answered, on_failure=self._mark)
-        self._status_writer = StatusWriter(
-            self._client, self._config.pool.name, self.metrics, self._engine, self._queues, on_failure=self._retry
-        )
-        self._work_events = WorkEventWriter(self._client, self._config.pool.name, self.metrics, self._engine)
+        self._status_writer = StatusWriter(self._client, pool, self.metrics, self._engine, self._queues, on_failure=self._retry)
+        self._work_events = WorkEventWriter(self._client, pool, self.metrics, self._engine)
         self._forecaster = Forecaster(self._forecaster_command, self._client, self._config, self._engine, self._view, self.metrics)
-        self._evictor = Evictor(self._client, self._config.pool.name, self._engine.reclaim, self.metrics, on_failure=self._mark)
+        self._evictor = Evictor(self._client, pool, self._engine.reclaim, self.metrics, on_failure=self._mark)
         self._memories = Memories(self._client, self._config)
         self._loop = SchedulingLoop(self._engine, self._view, self._send, self._config.rounds, self.metrics)
         self._loop.after_round = self._after_round
@@ -322,6 +320,8 @@ class Operator:
         self._view.pods.update(old, new)
         self._recent.pod_changed(old, new, time.time(), now)
         self._view.changed_namespaces.add(namespace)
+        if old is None and self._engine.queues.kind_of(namespace) is QueueKind.LATENCY:
+            self._applier.hurry()
         self._engine.gates.pod_changed(old, new, now)
         self._changed_pods_in.add(namespace)
         if old is not None and not old.ended and (new is None or new.ended):
