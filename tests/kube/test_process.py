@@ -142,9 +142,10 @@ async def test_a_bare_pod_may_be_a_burst_and_waits_for_no_write_of_the_round_bef
 
 
 def gated_pod(name: str) -> dict[str, Any]:
-    container = {"name": "work", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
-    spec = {"containers": [container], "schedulingGates": [{"name": "others.example/hold"}, {"name": GATE}]}
-    return {"metadata": {"namespace": "batch", "name": name, "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": spec, "status": {}}
+    pod = bare_pod("batch", name)
+    pod["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    pod["spec"]["schedulingGates"] = [{"name": "others.example/hold"}, {"name": GATE}]
+    return pod
 
 
 async def test_gated_pods_are_let_go_as_their_events_come_and_no_more_than_fit() -> None:
