@@ -12,6 +12,7 @@ import http.client
 import io
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -35,6 +36,7 @@ from fairburst.kube.names import PLURALS
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 20.0
+_IDLE = re.compile(r'fairburst_idle_seconds_total\{cause="(?P<cause>\w+)",resource="(?P<resource>[^"]+)"\}')
 # The CRDs are long: the loader in C reads them ten times as fast.
 YAML_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -164,6 +166,14 @@ class OperatorProcess:
         Raises OSError if the operator does not answer.
         """
         return samples_by_name(self._get("/metrics")[1])
+
+    def idle_seconds(self, resource: str = "cpu") -> dict[str, float]:
+        """Return how long the whole capacity of a resource would have been idle so far, by cause, in seconds.
+
+        Raises OSError if the operator does not answer.
+        """
+        found = ((_IDLE.fullmatch(name), value) for name, value in self.metrics().items())
+        return {match["cause"]: value for match, value in found if match is not None and match["resource"] == resource}
 
     def log_tail(self, lines: int = 20) -> str:
         """Return its last log lines."""

@@ -122,6 +122,7 @@ def line(mode: str, found: Outcome, bare: Outcome) -> str:
         "server_cpu_seconds": round(found.server_seconds, 2),
         "writes": dict(found.writes.most_common(8)),
         "operator_writes": dict(found.ours.most_common()),
+        "idle": {cause: round(part, 3) for cause, part in found.idle.items()},
     }
     return json.dumps(figures)
 

@@ -46,6 +46,7 @@ class Outcome:
     writes: write requests, by user.
     ours: those of the operator, by verb and resource.
     operator_seconds, server_seconds: processor time of the operator and of the API server.
+    idle: fraction of the cluster's cpu that was idle, by the operator's causes, from the first Job to the end.
     """
 
     used: float = 0.0
@@ -60,6 +61,7 @@ class Outcome:
     ours: Counter[str] = field(default_factory=Counter)
     operator_seconds: float = 0.0
     server_seconds: float = 0.0
+    idle: dict[str, float] = field(default_factory=dict)
 
 
 @contextlib.contextmanager
@@ -124,6 +126,7 @@ async def _fed(cluster: Cluster, client: ApiClient, work: Workload, seconds: flo
     log, before = audit.AuditLog(cluster.audit_log), _processor_seconds(cluster, operator)
     log.skip()
     outcome = Outcome()
+    started, idle = time.monotonic(), {} if operator is None else operator.idle_seconds()
     if work.pods is None:
         record = await driver.run(seconds, drain_seconds=0.0)
         outcome.used = _used(record, work, WARM_UP_SECONDS, seconds)
@@ -132,6 +135,9 @@ async def _fed(cluster: Cluster, client: ApiClient, work: Workload, seconds: flo
     else:
         outcome.bound_seconds, outcome.complete_seconds = await _until_bound(driver, client, work)
     after = _processor_seconds(cluster, operator)
+    if operator is not None:
+        took = time.monotonic() - started
+        outcome.idle = {cause: (seconds - idle.get(cause, 0.0)) / took for cause, seconds in operator.idle_seconds().items()}
     outcome.operator_seconds, outcome.server_seconds = after[0] - before[0], after[1] - before[1]
     _read_audit(log, outcome)
     return outcome

@@ -19,15 +19,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from e2e.cluster import Cluster, ClusterError
-from e2e.demo.phase import DemoError, declare_queues, run_phase, wait_for_admission
+from e2e.demo.phase import WARM_UP_SECONDS, DemoError, Phase, declare_queues, run_phase, wait_for_admission
 from e2e.demo.scenario import PLAYED, REAL, Scenario, Tempo, arithmetic, scenario
-from e2e.demo.summary import WARM_UP_SECONDS, summary
+from e2e.demo.summary import summary
 from e2e.demo.table import Screen
 from e2e.harness import OperatorError, OperatorProcess, end_in_good_order, uninstall_manifests
 from e2e.kind.cluster import KindCluster, KindError, at_hand
 from e2e.workload.capacity import cluster_capacity
 from e2e.workload.driver import WorkloadError
-from e2e.workload.metrics import Amounts, WorkloadRecord
+from e2e.workload.metrics import Amounts
 from e2e.workload.stages import read_stage_list
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError, CredentialsError
@@ -146,7 +146,7 @@ def _demo(cluster: Cluster, arguments: argparse.Namespace, screen: Screen) -> No
         if arguments.phase != "with":
             screen.say("Phase 1, without fairburst: same Jobs, same namespaces, same cluster, no quotas.")
             started = time.time() + LEAD_SECONDS
-            without = asyncio.run(run_phase(of, cluster.kubeconfig, "without fairburst", screen, start_at=started, operated=False))
+            without = asyncio.run(run_phase(of, cluster.kubeconfig, "without fairburst", screen, start_at=started, operator=None))
             screen.say()
         if arguments.phase != "without":
             # The user that our own control plane knows. On other clusters, the kubeconfig's user.
@@ -156,7 +156,7 @@ def _demo(cluster: Cluster, arguments: argparse.Namespace, screen: Screen) -> No
             screen.say(line)
 
 
-def _operated_phase(of: Scenario, cluster: Cluster, screen: Screen, subject: str | None, *, lasting: bool) -> WorkloadRecord:
+def _operated_phase(of: Scenario, cluster: Cluster, screen: Screen, subject: str | None, *, lasting: bool) -> Phase:
     """Run the phase with the operator. `lasting`: the cluster outlives the demo, so nothing may remain in it."""
     screen.say("Phase 2, with fairburst: installing CRDs, PriorityClasses, policies and rights; starting the operator ...")
     with OperatorProcess(cluster, {}, "demo", subject_user=subject) as operator:
@@ -169,7 +169,7 @@ def _operated_phase(of: Scenario, cluster: Cluster, screen: Screen, subject: str
             for queue in of.queues:
                 message = (statuses[queue].get("admission") or {}).get("message", "")
                 screen.say(f"  {queue}: {statuses[queue].get('class')}. {message}")
-            record = asyncio.run(run_phase(of, cluster.kubeconfig, "with fairburst", screen, start_at=started, operated=True))
+            phase = asyncio.run(run_phase(of, cluster.kubeconfig, "with fairburst", screen, start_at=started, operator=operator))
             screen.say()
         except (DemoError, WorkloadError, ApiError) as error:
             raise DemoError(f"{error}\nLast lines of the operator:\n{operator.log_tail()}") from error
@@ -178,7 +178,7 @@ def _operated_phase(of: Scenario, cluster: Cluster, screen: Screen, subject: str
                 cluster.kubectl("delete", "namespace", *of.queues, "--ignore-not-found", "--wait=false")
                 operator.stop()
                 uninstall_manifests(cluster, operator.config, subject)
-        return record
+        return phase
 
 
 @contextlib.contextmanager

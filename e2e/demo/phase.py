@@ -7,17 +7,20 @@ import datetime as dt
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from e2e.cluster import Cluster
 from e2e.demo.scenario import Scenario, plans, queue_objects
 from e2e.demo.table import Screen, rows
+from e2e.harness import OperatorProcess
 from e2e.workload.driver import WorkloadDriver
 from e2e.workload.metrics import WorkloadRecord
 from fairburst.kube.api.client import ApiClient
 from fairburst.kube.api.errors import ApiError
 
+WARM_UP_SECONDS = 20.0  # left out of averages
 REFRESH_SECONDS = 1.0
 ADMISSION_SECONDS = 60.0
 DRAIN_SECONDS = 45.0
@@ -31,19 +34,48 @@ class DemoError(Exception):
     """The demo can't continue."""
 
 
-async def run_phase(of: Scenario, kubeconfig: Path, title: str, screen: Screen, *, start_at: float, operated: bool) -> WorkloadRecord:
-    """Run the workload from `start_at` (seconds since the epoch) and clean up after it. `operated`: show the operator's statuses."""
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """The record of one phase. idle: mean idle fraction of the cluster's cpu after the warm-up, by the operator's causes; empty without
+    the operator."""
+
+    record: WorkloadRecord
+    idle: Mapping[str, float]
+
+
+async def run_phase(
+    of: Scenario, kubeconfig: Path, title: str, screen: Screen, *, start_at: float, operator: OperatorProcess | None
+) -> Phase:  # fmt: skip
+    """Run the workload from `start_at` (seconds since the epoch) and clean up after it. With an operator, show its statuses."""
+    operated = operator is not None
     async with await ApiClient.connect(str(kubeconfig)) as client:
         driver = WorkloadDriver(client, "with" if operated else "without", *plans(of), of.capacity)
         try:
             async with asyncio.TaskGroup() as group:
                 drawing = group.create_task(_draw(of, client, driver, title=title, screen=screen, operated=operated))
+                idle = group.create_task(_idle(of, driver, operator, screen))
                 record = await driver.run(of.seconds, start_at=start_at, drain_seconds=DRAIN_SECONDS)
                 drawing.cancel()
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from errors
         await driver.cleanup()
-        return record
+        return Phase(record, idle.result())
+
+
+async def _idle(of: Scenario, driver: WorkloadDriver, operator: OperatorProcess | None, screen: Screen) -> Mapping[str, float]:
+    """Return the mean idle fractions of the cluster's cpu by cause, from the end of the warm-up to the end of the phase."""
+    if operator is None:
+        return {}
+    readings = []
+    for at in (WARM_UP_SECONDS, of.seconds):
+        await asyncio.sleep(max(0.0, at - driver.now))
+        try:
+            readings.append(await asyncio.to_thread(operator.idle_seconds))
+        except OSError as error:
+            screen.say(f"the operator did not say why cpu is idle: {error}")
+            return {}
+    before, after = readings
+    return {cause: (seconds - before.get(cause, 0.0)) / (of.seconds - WARM_UP_SECONDS) for cause, seconds in after.items()}
 
 
 async def _draw(of: Scenario, client: ApiClient, driver: WorkloadDriver, *, title: str, screen: Screen, operated: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from e2e.demo.phase import WARM_UP_SECONDS, Phase
 from e2e.demo.scenario import Scenario
 from e2e.demo.table import aligned, percent
 from e2e.workload.metrics import (
@@ -15,13 +16,13 @@ from e2e.workload.metrics import (
     mean_completion_seconds,
 )
 
-WARM_UP_SECONDS = 20.0
+IDLE_SHOWN = 0.0005  # of the cluster
 
 
-def summary(of: Scenario, without: WorkloadRecord | None, with_fairburst: WorkloadRecord | None) -> list[str]:
+def summary(of: Scenario, without: Phase | None, with_fairburst: Phase | None) -> list[str]:
     """Return the lines to print, without a side that was not run."""
-    sides = [(name, record) for name, record in (("without", without), ("with fairburst", with_fairburst)) if record is not None]
-    names, records = [name for name, _ in sides], [record for _, record in sides]
+    sides = [(name, phase) for name, phase in (("without", without), ("with fairburst", with_fairburst)) if phase is not None]
+    names, records = [name for name, _ in sides], [phase.record for _, phase in sides]
     return [
         f"Bursts: time from arrival until all work was done; deadline {of.tempo.burst} s",
         *aligned([("queue", "burst", "arrival", "pods", *names), *_burst_lines(of, records)]),
@@ -29,7 +30,7 @@ def summary(of: Scenario, without: WorkloadRecord | None, with_fairburst: Worklo
         f"Average dominant share from {WARM_UP_SECONDS:g} s to {of.seconds:g} s (what others leave comes on top of a fair share)",
         *aligned([("queue", "weight", "fair share", *names), *_share_lines(of, records)]),
         "",
-        *aligned([("", "", *names), *_total_lines(of, records)]),
+        *aligned([("", "", *names), *_total_lines(of, records), *_idle_lines([phase for _, phase in sides])]),
     ]
 
 
@@ -77,4 +78,12 @@ def _total_lines(of: Scenario, records: Sequence[WorkloadRecord]) -> list[tuple[
         ("throughput queues backlogged (least)", "", *(percent(fraction) for fraction in backlogged)),
         ("tasks of finished stages", "", *(str(sum(record.tasks_done.values())) for record in records)),
         ("failed API requests", "", *(str(record.api_errors) for record in records)),
+    ]
+
+
+def _idle_lines(phases: Sequence[Phase]) -> list[tuple[str, ...]]:
+    """Return why the cluster's cpu was idle, as the operator saw it (docs/operations.md)."""
+    causes = {cause: None for phase in phases for cause, part in phase.idle.items() if part >= IDLE_SHOWN}
+    return [
+        (f"cpu idle: {cause}", "", *(percent(phase.idle[cause]) if cause in phase.idle else "" for phase in phases)) for cause in causes
     ]

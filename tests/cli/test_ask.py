@@ -526,6 +526,16 @@ class TestQuestions:
         assert "Outside the queues, and no part of the capacity: elsewhere (1 cpu, 1Gi memory)." in said
         assert "Of queues in Observe mode, and no part of the capacity: free (1 cpu, 1Gi memory)." in said
 
+    def test_status_says_why_capacity_is_idle_while_queues_want_it(self, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+        served.put(TQ, stored_queue("ThroughputQueue", "batch", "tq", created="2026-01-01T00:00:02Z"))
+        assert main(["status", *served.arguments]) == 0
+        assert "Idle:" not in capsys.readouterr().out, "no queue wants it"
+        served.put("/api/v1/pods", {**pod("batch", "train", pod_spec(16, "1Gi")), "status": {"phase": "Pending"}})
+        assert main(["status", *served.arguments]) == 0
+        assert "Idle: cpu 25% beside pods without a node, " in capsys.readouterr().out
+        assert main(["status", *served.arguments, "-o", "json"]) == 0
+        assert json.loads(capsys.readouterr().out)["capacity"][0]["idleParts"]["unbound"] == 0.25
+
     def test_a_burst_that_no_node_can_hold_does_not_wait_for_work_of_others(
         self, served: Served, capsys: pytest.CaptureFixture[str]
     ) -> None:

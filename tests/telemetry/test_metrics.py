@@ -112,6 +112,22 @@ def test_capacity_is_shown_by_resource() -> None:
     assert metrics.registry.get_sample_value("fairburst_capacity_committed", {"resource": "memory"}) == 64.0
 
 
+def test_idle_capacity_counts_from_one_round_to_the_next_by_what_the_first_found() -> None:
+    metrics = Metrics()
+
+    def idle(cause: str) -> float | None:
+        return metrics.registry.get_sample_value("fairburst_idle_seconds_total", {"resource": "cpu", "cause": cause})
+
+    metrics.show_idle(["cpu"], {"burst": [0.25], "unwanted": [0.5]}, 100.0)
+    assert idle("burst") is None
+    metrics.show_idle(["cpu"], {"burst": [0.0], "unwanted": [0.5]}, 104.0)
+    metrics.show_idle(["cpu"], {"burst": [0.0], "unwanted": [0.0]}, 106.0)
+    assert (idle("burst"), idle("unwanted")) == (1.0, 3.0)
+    metrics.stand_by()
+    metrics.show_idle(["cpu"], {"burst": [1.0], "unwanted": [0.0]}, 1000.0)
+    assert (idle("burst"), idle("unwanted")) == (1.0, 3.0), "what happens under another leader is counted there"
+
+
 def test_elastic_queues_show_both_divisions_and_go_when_they_are_elastic_no_more() -> None:
     metrics = Metrics()
     metrics.show_elasticity(

@@ -12,6 +12,7 @@ import sys
 
 import pytest
 
+from e2e.demo.phase import Phase
 from e2e.demo.scenario import PLAYED, REAL, Tempo, arithmetic, plans, queue_objects, scenario
 from e2e.demo.summary import summary
 from e2e.demo.table import Screen, rows
@@ -158,8 +159,12 @@ def record(demo, completion):
     return WorkloadRecord(180, CAPACITY, bursts, samples)
 
 
+def phase(demo, completion, **idle):
+    return Phase(record(demo, completion), idle)
+
+
 def test_summary_puts_both_sides_beside_each_other(demo):
-    lines = summary(demo, record(demo, None), record(demo, 17.25))
+    lines = summary(demo, phase(demo, None), phase(demo, 17.25, burst=0.25, gated=0.0001))
     (first,) = [line.split() for line in lines if line.startswith("clickstream  periodic 1")]
     assert " ".join(first) == "clickstream periodic 1 25 s 70 not done after 200 s, missed 17.2 s, met"
     (total,) = [line.split() for line in lines if line.startswith("clickstream  all")]
@@ -168,11 +173,12 @@ def test_summary_puts_both_sides_beside_each_other(demo):
     assert gold == ["gold", "3", "33.3", "%", "10.0", "%", "10.0", "%"]
     (used,) = [line.split() for line in lines if line.startswith("cluster in use")]
     assert used[-4:] == ["50.0", "%", "50.0", "%"]
+    assert [line.split() for line in lines if line.startswith("cpu idle")] == [["cpu", "idle:", "burst", "25.0", "%"]], "no tiny parts"
 
 
 def test_summary_of_one_phase_has_one_column(demo):
-    assert any("with fairburst" in line for line in summary(demo, None, record(demo, 20)))
-    assert not any("without" in line for line in summary(demo, None, record(demo, 20)))
+    assert any("with fairburst" in line for line in summary(demo, None, phase(demo, 20)))
+    assert not any("without" in line for line in summary(demo, None, phase(demo, 20)))
 
 
 @pytest.mark.parametrize(

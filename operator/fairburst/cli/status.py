@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 ROWS_SHOWN = 6
 NAMED_OUTSIDE = 3  # namespaces
 HELD_BY_NODES = "It has what the nodes hold of its pods; the rest waits for more nodes or for work to end."
+IDLE_SHOWN = 0.005  # of the capacity
+IDLE_BECAUSE = {
+    "unbound": "beside pods without a node",
+    "gated": "for pods whose gate is still there",
+    "burst": "for a burst whose pods do not exist yet",
+    "uncreated": "for pods that do not exist yet",
+    "kept": "kept for a burst to come, for small jobs or by limits",
+    "unwanted": "wanted by no queue",
+}
 WAITS_FOR_ROOM = "Its share covers all that it wants; its pods wait for work of others to end, or to be created."
 
 
@@ -96,6 +105,7 @@ def summary(seen: Look, leads: dict[str, Any], now: float) -> dict[str, Any]:
             "committed": format_quantity(name, float(snapshot.committed_capacity[at])),
             "used": format_quantity(name, float(snapshot.usage[:, at].sum())),
             "wanted": format_quantity(name, sum(parse_quantity(one["wanted"].get(name, "0")) for one in listed)),
+            "idleParts": {cause.value: float(parts[at]) for cause, parts in seen.plan.idle.items()},
             "usedPart": float(snapshot.usage[:, at].sum() / snapshot.live_capacity[at]) if snapshot.live_capacity[at] > 0 else 0.0,
         }
         for at, name in enumerate(snapshot.resources)
@@ -176,6 +186,9 @@ def show(found: dict[str, Any]) -> None:
         for one in found["capacity"]
     ]
     print_table(Table(head, list(rows), right=frozenset(head[1:])))
+    idle = "; ".join(filter(None, (_idle(one["resource"], one["idleParts"]) for one in found["capacity"])))
+    if idle:
+        sys.stdout.write("\n" + wrapped("", f"Idle: {idle}."))
     for whose, key in (("Outside the queues", "outside"), ("Of queues in Observe mode", "observed")):
         if found[key]:
             sys.stdout.write("\n" + wrapped("", f"{whose}, and no part of the capacity: {_named(found[key])}."))
@@ -187,6 +200,13 @@ def show(found: dict[str, Any]) -> None:
     ])  # fmt: skip
     _part("Waiting", ("QUEUE", "WAITING", "WHY"), [(_name(one), first_amount(one["waiting"]), one["why"]) for one in found["waiting"]])
     _part("Not ready", ("QUEUE", "REASON", "MESSAGE"), [(one["queue"], one["reason"], one["message"]) for one in found["problems"]])
+
+
+def _idle(resource: str, parts: dict[str, float]) -> str:
+    """Return why a resource is idle; empty if it is not, or no queue wants it."""
+    shown = {cause: part for cause, part in parts.items() if part >= IDLE_SHOWN}
+    said = ", ".join(f"{part:.0%} {IDLE_BECAUSE[cause]}" for cause, part in shown.items())
+    return f"{resource} {said}" if shown.keys() - {"unwanted"} else ""
 
 
 def _named(requests: dict[str, dict[str, str]]) -> str:

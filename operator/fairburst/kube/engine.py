@@ -41,6 +41,7 @@ from fairburst.kube.usage.demand import NamespaceDemand
 from fairburst.kube.usage.pod_defaults import PodDefaults
 from fairburst.kube.usage.pod_index import PodIndex
 from fairburst.kube.views.forecast_view import Forecasts, QueueForecast, StartForecast
+from fairburst.kube.views.idle_room import idle_room
 from fairburst.kube.views.lead_time_view import LeadTimeForecasts
 from fairburst.kube.views.status_plan import StatusWrite
 from fairburst.kube.wall_clock import WallClock
@@ -214,6 +215,7 @@ class Engine:
         plan = RoundPlan(result, snapshot, queue_set, time.perf_counter() - started, events=events_with_queues(queue_set, result))
         self.queues.watch_bursts(snapshot, self.memory, wall)
         plan.burst_waits = burst_waits(self.memory.columns)
+        plan.idle = idle_room(snapshot, result, self._input.demands.unbound, self.memory.columns)
         plan.due = min(now + max(0.0, result.next_boundary - wall), self._cluster.low_water.next_expiry())
         plan.elastic = self.slots.plan(result, view.controllers.marked_jobs(), queue_set, self.queues.absent, wall, now)
         plan.lead_times = self._lead_times.views(snapshot, result, self.memory)

@@ -197,6 +197,7 @@ class SchedulingLoop:
         self._refused = plan.refused
         metrics.unprocessed_jobs.set(plan.unprocessed)
         metrics.show_capacity(snapshot.resources, snapshot.live_capacity, snapshot.committed_capacity)
+        metrics.show_idle(snapshot.resources, {cause.value: parts for cause, parts in plan.idle.items()}, planned)
         if not ok:
             self._quiet_until = started + QUIET_SECONDS
         changed = len(plan.quota_writes) + len(plan.statuses) + len(plan.events)

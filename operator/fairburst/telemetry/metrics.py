@@ -55,6 +55,14 @@ class Metrics:
         self.committed_capacity = gauge(
             "fairburst_capacity_committed", "Capacity that admission counts on, in resource units.", ["resource"]
         )
+        self.idle = Counter(
+            "fairburst_idle_seconds_total",
+            "Idle fraction of the live capacity times seconds, so its rate is that fraction, by cause: who has to act before it is used "
+            "(unbound, gated, burst, uncreated, kept, unwanted: docs/operations.md).",
+            ["resource", "cause"],
+            registry=self.registry,
+        )
+        self._idle_since: tuple[float, dict[tuple[str, str], float]] | None = None
 
     def _reserve_gauges(self) -> None:
         gauge = partial(Gauge, registry=self.registry)
@@ -218,6 +226,7 @@ class Metrics:
     def stand_by(self) -> None:
         """Mark this process as a standby and remove all series that describe decisions, which the leader publishes."""
         self.leader.set(0)
+        self._idle_since = None
         self.queues.forget(set())
         self.show_elasticity({})
         for gauge in (self.live_capacity, self.committed_capacity, self.jobs, self.job_families):
@@ -232,6 +241,19 @@ class Metrics:
         for resource, now, promised in zip(resources, live, committed, strict=True):
             self.live_capacity.labels(resource).set(now)
             self.committed_capacity.labels(resource).set(promised)
+
+    def show_idle(self, resources: Iterable[str], parts: Mapping[str, Iterable[float]], now: float) -> None:
+        """Count the time since the last call as idle by the fractions given then, and keep the new ones.
+
+        parts: (K,) idle fractions of the live capacity by cause. now: monotonic seconds at which they became true.
+        """
+        if self._idle_since is not None:
+            since, former = self._idle_since
+            for labels, part in former.items():
+                self.idle.labels(*labels).inc(part * max(0.0, now - since))
+        names = list(resources)
+        found = {(name, cause): float(part) for cause, each in parts.items() for name, part in zip(names, each, strict=True)}
+        self._idle_since = now, found
 
     def show_reserve(self, outcome: DressResult) -> None:
         """Publish the reserve for small jobs and the errors of the release estimates."""

@@ -22,6 +22,7 @@ from fairburst.kube.usage.pod_counts import pods_in
 from fairburst.kube.usage.pod_defaults import PodDefaults
 from fairburst.kube.usage.port_demand import NodesFor
 from fairburst.kube.usage.waiting_pods import waiting_lines, waiting_pods
+from fairburst.kube.views.idle_room import UnboundPods
 from fairburst.policy.arrays import FloatArray
 from fairburst.policy.model import ClusterSnapshot, QueueKind, WaitingPods
 
@@ -29,7 +30,8 @@ from fairburst.policy.model import ClusterSnapshot, QueueKind, WaitingPods
 class DemandTable:
     """The demand of each managed namespace, and (N, K) arrays of the governing queues' rows; (N,) `pods` that they have or want.
 
-    oldest: by row of a latency queue, when the oldest of its work was created, if that is known.
+    oldest: by row of a latency queue, when the oldest of its work was created, if that is known. unbound: pods without a node as they are
+    now; unlike the other arrays, its arrays change with each round.
     """
 
     def __init__(self, contained: Containment, gates: UngatePlanner, largest_turn: float) -> None:
@@ -38,6 +40,7 @@ class DemandTable:
         self.by_namespace: dict[str, NamespaceDemand] = {}
         self.resources: tuple[str, ...] = ()
         self.demand = self.usage = self.unit = np.zeros((0, 0))
+        self.unbound = UnboundPods(self.demand, self.demand)
         self.pods = np.zeros(0)
         self.oldest: dict[int, float] = {}
         self.uncharged: dict[str, dict[str, float]] = {}
@@ -91,6 +94,7 @@ class DemandTable:
         if namespaces is None:
             shape = len(rows), len(view.pods.resources)
             self.demand, self.usage, self.unit = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+            self.unbound = UnboundPods(np.zeros(shape), np.zeros(shape))
             self.pods, self.oldest = np.zeros(len(rows)), {}
             self.next_starts.begin(rows_moved=True)
             namespaces = rows
@@ -160,6 +164,7 @@ class DemandTable:
         for space, row in placed:
             self.usage[row], _ = self._used(view, space)
             self.demand[row] = np.maximum(self.demand[row], self.usage[row])
+            self.unbound.note(row, view.pods.resources, view.pods.namespace(space))
 
     def _used(self, view: ClusterView, space: str) -> tuple[list[float], list[float]]:
         """Return the requests of the space's bound pods by resource: those charged to its queue, and those on nodes that closed under
@@ -181,6 +186,7 @@ class DemandTable:
             waits = wanted.without_node.get(resource, 0.0) if promised else 0.0
             self.demand[row, column] = max(bounded_amount(wanted.placeable.get(resource, 0.0) + waits) - left, used)
             self.unit[row, column] = wanted.unit.get(resource, 0.0)
+        self.unbound.note(row, view.pods.resources, running)
         lacking = sum(owner.wanted - owner.existing for owner in wanted.lacking)
         grows = growth_step(running.pods, 1.0) if running.unannounced else 0.0
         self.pods[row] = running.pods + lacking + grows

@@ -24,6 +24,7 @@ from fairburst.kube.usage.demand import Owner
 from fairburst.kube.usage.gated_pods import GatedPod
 from fairburst.kube.usage.pace import PaceMeter
 from fairburst.kube.usage.pod_index import PodIndex
+from fairburst.kube.views.idle_room import IdleCause
 from fairburst.kube.views.lead_time_view import LeadTimeView
 from fairburst.kube.views.status_plan import StatusWrite
 from fairburst.policy.arrays import FloatArray
@@ -99,6 +100,7 @@ class RoundPlan:
     `due`: monotonic time of the next round if no event comes first. `since`: monotonic time of the first event that led to this round.
     `started`: monotonic time at which the round began.
     `burst_waits`: whether a window is open whose burst is not served yet.
+    `idle`: (K,) fractions of the live capacity that are idle, by cause.
     `shown`: rows whose statuses were computed, with their decisions. `shows_all`: whether these are all rows.
     """
 
@@ -129,6 +131,7 @@ class RoundPlan:
     since: float = math.inf
     started: float = field(default_factory=time.monotonic)
     burst_waits: bool = False
+    idle: Mapping[IdleCause, FloatArray] = field(default_factory=dict)
 
     def dominant_shares(self, rows: Sequence[int]) -> FloatArray:
         """Return (M, 3) of these M rows: dominant shares allocated, used, and demanded beyond the use; fractions of live capacity."""
