@@ -173,11 +173,11 @@ async def test_what_a_patch_was_answered_with_brings_no_deleted_pod_back() -> No
     async with fake_cluster() as api, running(api) as made:
         await begun(api, made)
         answer = msgspec.convert(api.put(PODS, gated_pod("gone")), Pod)
-        await until(lambda: ("batch", "gone") in made.operator._pods.store, "its event")
+        await until(lambda: ("batch", "gone") in made.operator.caches.pods.store, "its event")
         api.remove(PODS, "batch", "gone")
-        await until(lambda: ("batch", "gone") not in made.operator._pods.store, "the event of its end")
-        made.operator._pod_answered(answer)
-        assert ("batch", "gone") not in made.operator._pods.store
+        await until(lambda: ("batch", "gone") not in made.operator.caches.pods.store, "the event of its end")
+        made.operator.caches.pod_answered(answer)
+        assert ("batch", "gone") not in made.operator.caches.pods.store
         await made.end()
 
 
@@ -223,7 +223,7 @@ async def test_it_stays_healthy_while_the_api_server_is_away_however_long() -> N
     """An hour without any answer: a restart would only lose the caches. The same silence of one watch alone is a reason."""
     async with fake_cluster() as api, running(api) as made:
         await begun(api, made)
-        informers = made.operator._informers()
+        informers = made.operator.caches.informers()
         for informer in informers:
             informer.last_contact -= 3600.0
         assert made.operator.unhealthy() is None
@@ -237,7 +237,7 @@ async def test_it_is_healthy_while_writes_are_answered_however_slowly_and_not_wh
         await begun(api, made)
         operator = made.operator
         operator._term_began -= 3600.0
-        operator._loop.last_progress -= 3600.0
+        operator.term.loop.last_progress -= 3600.0
         assert "no round ended and no write was answered" in str(operator.unhealthy())
         operator._progressed()
         assert operator.unhealthy() is None
@@ -247,6 +247,6 @@ async def test_it_is_healthy_while_writes_are_answered_however_slowly_and_not_wh
 async def test_failed_rounds_make_it_unready() -> None:
     async with fake_cluster() as api, running(api) as made:
         await begun(api, made)
-        made.operator._loop.failed_in_a_row = 3
+        made.operator.term.loop.failed_in_a_row = 3
         assert "the last 3 rounds failed" in str(made.operator.unready())
         await made.end()

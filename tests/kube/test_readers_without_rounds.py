@@ -34,7 +34,7 @@ async def standby(api: FakeApi) -> AsyncIterator[PodIndex]:
         under_way(Operator(CONFIG, client, election)) as made,
     ):
         await until(lambda: made.operator.unready() is None, "it to be ready", 60.0)
-        yield made.operator._view.pods
+        yield made.operator.caches.view.pods
 
 
 @asynccontextmanager

@@ -161,7 +161,7 @@ async def _run(loop: VirtualLoop, result: Fuzzed, objects: int, begin_batch: Cal
     assert operator is not None
     result.exits, result.failed_rounds = replica.exits, counted()
     result.rounds = int(operator.metrics.rounds._value.get())
-    result.undecodable = sum(informer.undecodable for informer in operator._informers())
+    result.undecodable = sum(informer.undecodable for informer in operator.caches.informers())
 
 
 def _one(work: tuple[int, int]) -> Fuzzed:

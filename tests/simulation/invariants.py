@@ -29,10 +29,11 @@ from tests.simulation.resources import (
     THROUGHPUT_QUEUES,
     Object,
 )
+from tests.simulation.rounds_seen import before_each_round_is_shown
 from tests.simulation.scenario import OWN_NAMESPACE, Scenario
 
 SETTLED_SECONDS = 3.0  # a change this old must have reached every cache
-_CACHES = {PODS: "_pods", NODES: "_nodes", NAMESPACES: "_namespaces", QUOTAS: "_quotas", LIMIT_RANGES: "_limit_ranges"}
+_CACHES = {PODS: "pods", NODES: "nodes", NAMESPACES: "namespaces", QUOTAS: "quotas", LIMIT_RANGES: "limit_ranges"}
 
 
 class Invariants:
@@ -111,17 +112,15 @@ class Invariants:
     # Each round ------------------------------------------------------------------------------------------------------
 
     def _watch_rounds(self, replica: Replica, operator: Operator) -> None:
-        show, link = operator._after_round, replica.link
+        link = replica.link
 
-        def after_round(plan: RoundPlan) -> None:
+        def ended(plan: RoundPlan) -> None:
             if link.alive:
                 self._on_round(plan)
-                self._contained(operator._engine.contained.problems)
+                self._contained(operator.term.engine.contained.problems)
                 self._last_round[link.identity] = self._server.loop.now
-            show(plan)
 
-        operator._after_round = after_round  # type: ignore[method-assign]
-        operator._loop.after_round = after_round
+        before_each_round_is_shown(operator, ended)
 
     def _on_round(self, plan: RoundPlan) -> None:
         self.rounds += 1
@@ -170,9 +169,9 @@ class Invariants:
             if problem:
                 found.append(f"{replica.identity}: {problem}")
             for collection, attribute in _CACHES.items():
-                found += self._cache(replica.identity, collection, getattr(replica.operator, attribute).store)
-            found += self._cache(replica.identity, JOBS, replica.operator._controllers["Job"].store)
-            found += self._queues(replica.identity, replica.operator._queues.objects)
+                found += self._cache(replica.identity, collection, getattr(replica.operator.caches, attribute).store)
+            found += self._cache(replica.identity, JOBS, replica.operator.caches.controllers["Job"].store)
+            found += self._queues(replica.identity, replica.operator.caches.queues.objects)
         for replica in leading:
             idle = self._server.loop.now - self.last_round(replica.identity)
             if idle > replica.operator._config.rounds.interval_seconds + 2:

@@ -18,6 +18,7 @@ from tests.simulation.controllers import SECONDS_ANNOTATION, PodKey
 from tests.simulation.invariants import Invariants
 from tests.simulation.replica import Replica
 from tests.simulation.resources import JOBS, LATENCY_QUEUES, PODS, QUOTAS, Object
+from tests.simulation.rounds_seen import before_each_round_is_shown
 from tests.simulation.scenario import DEFAULT_QUEUE, Tenant
 from tests.simulation.virtual_time import EPOCH
 
@@ -193,24 +194,21 @@ class Measures:
     def _watching(self, before: Callable[[Replica, Operator], None]) -> Callable[[Replica, Operator], None]:
         def on_start(replica: Replica, operator: Operator) -> None:
             before(replica, operator)
-            show = operator._after_round
 
-            def after_round(plan: RoundPlan) -> None:
+            def ended(plan: RoundPlan) -> None:
                 if replica.link.alive:
                     self._on_round(plan, operator, replica)
-                show(plan)
 
-            operator._after_round = after_round  # type: ignore[method-assign]
-            operator._loop.after_round = after_round
+            before_each_round_is_shown(operator, ended)
 
         return on_start
 
     def _on_round(self, plan: RoundPlan, operator: Operator, replica: Replica) -> None:
         """Compare the delivery of each open window with the use of its pods; a window that another process knew counts as taken over."""
-        columns = operator._engine.memory.columns
+        columns = operator.term.engine.memory.columns
         if columns is None:
             return
-        now, ahead = self._server.loop.now, replica.clock.ahead - operator._engine._wall_clock.ahead
+        now, ahead = self._server.loop.now, replica.clock.ahead - operator.term.engine._wall_clock.ahead
         delivered = columns.delivered(EPOCH + now + ahead)
         cpu = plan.snapshot.resources.index("cpu")
         capacity = plan.snapshot.committed_capacity[cpu] or plan.snapshot.live_capacity[cpu]

@@ -76,7 +76,7 @@ async def serving_nothing(*_: Any, **__: Any) -> AsyncIterator[int]:
     yield 0
 
 
-STAND_INS = {"process:QueueWatch": StreamedQueueWatch, "process:serving": serving_nothing}
+STAND_INS = {"caches:QueueWatch": StreamedQueueWatch, "process:serving": serving_nothing}
 
 
 class Replica:

@@ -55,7 +55,7 @@ def outcome() -> dict[str, Any]:
         world.after(3.0)  # not so long that the toy counts as a controller that creates no pods
     spec = crd_for(ThroughputQueue)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     client: Any = type("NoClient", (), {"answers": Answers()})()
-    watched = Operator(parse_config(""), client)._controllers["Toy"]
+    watched = Operator(parse_config(""), client).caches.controllers["Toy"]
     return {
         "enum": spec["enforcement"]["enum"],
         "description": spec["enforcement"]["description"],
