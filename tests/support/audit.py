@@ -13,9 +13,10 @@ WRITES = {"create", "update", "patch", "delete"}
 
 
 def audited(cluster: Cluster) -> list[Entry]:
-    """Return the entries so far. The last line counts only once it is whole: the API server may still be writing it."""
+    """Return the entries so far. The last line counts only once its end is written: a part of it may end like a whole one."""
     assert cluster.audit_log is not None
-    return [json.loads(line) for line in cluster.audit_log.read_text().splitlines() if line.endswith("}")]
+    whole, _, _ = cluster.audit_log.read_text().rpartition("\n")
+    return [json.loads(line) for line in whole.splitlines()]
 
 
 def writes_of(cluster: Cluster, user: str) -> list[Entry]:

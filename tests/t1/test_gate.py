@@ -12,7 +12,7 @@ import pytest
 from e2e.cluster import Cluster, ClusterError
 from e2e.harness import OperatorProcess
 from e2e.waiting import PATIENCE_SECONDS, until
-from fairburst.kube.names import GATE
+from fairburst.kube.names import GATE, LARGE_CLASS, SMALL_CLASS
 from tests.support import live_cluster
 from tests.support.live_cluster import OperatedCluster
 from tests.support.objects import latency_spec
@@ -84,6 +84,7 @@ def site(fresh_cluster: Callable[..., Cluster]) -> Iterator[GatedQueues]:
 
 OTHERS = {"schedulingGates": [{"name": "others.example/hold"}]}
 SYSTEM = {"priorityClassName": "system-node-critical"}
+OUR_CLASSES = ("fairburst-hard", "fairburst-soft", SMALL_CLASS, LARGE_CLASS)  # one of them is what the queue's policy would give
 OWNED = {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "1", "controller": True}]}
 
 
@@ -97,6 +98,7 @@ def test_new_pods_get_the_gate_once_and_those_of_the_system_do_not(site: GatedQu
         "bound to a node": (pod(where, "a", pod_spec(nodeName="node-000")), []),
         "of the system": (pod(where, "a", pod_spec(**SYSTEM)), []),
         "of a DaemonSet": (pod(where, "a", **OWNED), []),
+        **{f"names {name}": (pod(where, "a", pod_spec(priorityClassName=name)), [GATE]) for name in OUR_CLASSES},
     }
     assert {case: site.gates_of(obj) for case, (obj, _) in table.items()} == {case: want for case, (_, want) in table.items()}
     assert site.gates_of(pod("default", "a")) == [], "a namespace without a queue"

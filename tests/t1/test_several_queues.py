@@ -14,6 +14,7 @@ import pytest
 from e2e.cluster import Cluster, ClusterError
 from e2e.harness import OperatorProcess
 from e2e.waiting import until
+from fairburst.kube.names import QUOTA_NAME
 from fairburst.quantity import parse_quantity
 from tests.support import work
 from tests.support.attacks import PATIENCE_SECONDS, Arena, JsonObject, Tenant, pod
@@ -104,6 +105,12 @@ def test_each_pod_gets_the_class_of_a_queue_of_its_namespace_whatever_it_says(te
     assert used == {"fairburst": str(len(labels) + 2), "fairburst-queue-1": "0", "fairburst-queue-2": "1"}
 
 
+def armed(team: Team) -> bool:
+    """Whether the quota has the burst's room, and both of the operator's writes have been answered: that of the status comes first."""
+    quota = team.arena.get("resourcequota", QUOTA_NAME, team.tenant.name)
+    return team.arena.enforced_cpu(team.tenant.name) >= BURST and quota["spec"]["hard"] == quota["status"]["hard"]
+
+
 def class_value(team: Team, name: str) -> int:
     return int(team.arena.get("priorityclass", name)["value"])
 
@@ -137,7 +144,7 @@ def test_queues_of_a_namespace_and_a_rival_share_by_weight_and_the_burst_waits_f
     assert mean[CLASSES["weekly"]] == pytest.approx(part, rel=0.2), mean
     assert mean["rival"] == pytest.approx(part, rel=0.2), mean
     cluster, where = team.arena.cluster, team.tenant.name
-    until(lambda: team.arena.enforced_cpu(where) >= BURST, PATIENCE_SECONDS, "the burst to be armed: pods of an earlier test opened one")
+    until(lambda: armed(team), PATIENCE_SECONDS, "the burst to be armed: pods of an earlier test opened one")
     asyncio.run(burst_at_once(cluster, where, [pod(f"burst-{number}", memory="1Gi") for number in range(BURST)]))
     until(lambda: burst_running(team) == BURST, PATIENCE_SECONDS, "the whole burst to run")
     uri = f"/api/v1/namespaces/{where}/pods"

@@ -66,6 +66,8 @@ _GATE_PATCHES = (
     f"JSONPatch{{op: 'add', path: '/spec/schedulingGates/-', value: {_OUR_GATE}}} : "
     f"JSONPatch{{op: 'add', path: '/spec/schedulingGates', value: [{_OUR_GATE}]}}])"
 )
+# A match condition cannot read this.
+_HOLDS_PODS = f"namespaceObject.metadata.?labels[?'{HOLDS_LABEL}'].orValue('') == 'Pods'"
 # Of a Job, or of a JobSet's first part, as an optional.
 _FIRST_TEMPLATE = "(has(object.spec.replicatedJobs) ? object.spec.replicatedJobs[?0].?template.?spec.?template : object.spec.?template)"
 # Another controller than Kubernetes' own need not know what a policy writes into a Job.
@@ -102,7 +104,7 @@ def policies(config: Config) -> list[Manifest]:
         *(manifest for priority in priorities for manifest in _priority_policy(priority, config)),
         *_by_queue_policy(priorities, config),
         *_no_queue_policy(config, (*priorities, *BY_QUEUE.values())),
-        *_gate_policy(config),
+        *_gate_policy(config, priorities),
         *_hold_policy(config),
         *_disruption_policy(config),
         *sized,
@@ -110,21 +112,26 @@ def policies(config: Config) -> list[Manifest]:
 
 
 def _priority_policy(priority: str, config: Config) -> list[Manifest]:
-    """Give new pods one priority where a queue governs.
+    """Give new pods one priority where a queue governs, and the gate where it holds pods.
 
     The match condition keeps the policy from patching a pod a second time. Each patch costs the API server an encoding and a decoding of
     the pod, and the API server calls every policy again after any of them has changed it.
     """
     name, given, selector = _name(f"priority-{priority}", config), _given(priority, config), config.pool.node_selector
     done = _has_class(given) + _has_node_selector(selector)
-    policy = _pod_policy(name, config, _class_patches(given) + _node_selector_patches(selector), f"!({done})")
+    patches = _class_patches(given) + _node_selector_patches(selector) + f" + ({_HOLDS_PODS} ? {_GATE_PATCHES} : [])"
+    policy = _pod_policy(name, config, patches, f"!({done})")
     return [policy, _of_pods(name, _in_pool(config), _where(PRIORITY_LABEL, "In", priority))]
 
 
-def _gate_policy(config: Config) -> list[Manifest]:
-    """Gate new pods where the only queue holds pods. A policy of its own is one selector less for each priority."""
+def _gate_policy(config: Config, priorities: Sequence[str]) -> list[Manifest]:
+    """Gate new pods that name a class of ours themselves where the only queue holds pods: the policy of their priority may pass them over.
+
+    It is called whether or not that policy has changed the pod before, and in any order.
+    """
     name = _name("gate", config)
-    policy = _pod_policy(name, config, _GATE_PATCHES, f"!{_GATED}")
+    classes = sorted({_class_of(priority) for priority in priorities if priority != BY_SIZE} | {SMALL_CLASS, LARGE_CLASS})
+    policy = _pod_policy(name, config, _GATE_PATCHES, f"object.spec.?priorityClassName.orValue('') in {json.dumps(classes)} && !{_GATED}")
     held = _where(HOLDS_LABEL, "In", "Pods"), _where(PRIORITY_LABEL, "NotIn", *BY_QUEUE.values())
     return [policy, _of_pods(name, _in_pool(config), *held)]
 
@@ -197,7 +204,11 @@ def _given(priority: str, config: Config) -> _Given:
     if priority == BY_SIZE:
         small, large = _of_class(SMALL_CLASS, config), _of_class(LARGE_CLASS, config)
         return _Given(*(f"({_OF_A_SMALL_JOB} ? {one} : {other})" for one, other in ((small.name, large.name), (small.value, large.value))))
-    return _of_class({HARD: class_name("hard"), SOFT: class_name("soft"), LARGE: LARGE_CLASS}[priority], config)
+    return _of_class(_class_of(priority), config)
+
+
+def _class_of(priority: str) -> str:
+    return {HARD: class_name("hard"), SOFT: class_name("soft"), LARGE: LARGE_CLASS}[priority]
 
 
 def _of_class(name: str, config: Config) -> _Given:
